@@ -27,7 +27,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.timeout(300)
 def test_the_site_builds_strictly_and_has_what_the_code_makes(site: Path) -> None:
     for page in ("index", "tutorial", "reference/configuration", "reference/command-line", "project/architecture"):
@@ -37,7 +37,7 @@ def test_the_site_builds_strictly_and_has_what_the_code_makes(site: Path) -> Non
     assert not list(site.rglob("*.py"))
 
 
-@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.timeout(300)
 def test_readers_need_no_network(site: Path) -> None:
     pages = list(site.rglob("*.html"))

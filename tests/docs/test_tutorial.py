@@ -6,9 +6,7 @@ import runpy
 import shlex
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,7 +14,6 @@ from docs.made.markdown import blocks
 from docs.made.pages import DOCS, ROOT
 from docs.made.tutorial import PAGES, TERMINAL, WALKTHROUGH, commands, missing, parts_of, prepare, renewed, run
 from gnnperf.cli import main
-from gnnperf.predict.api import Setup
 
 QUICK = "quick"  # the note above a block of another page that is run, too
 
@@ -44,27 +41,15 @@ def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
     return run_here
 
 
-def share_the_unedited_step(patch: pytest.MonkeyPatch) -> None:
-    """Edits of one trace have its unedited step in common, and no one reads their reports."""
-    kept, scheduled = dict[str, Any](), Setup._scheduled
-
-    def once(setup: Setup, given: Any) -> Any:
-        key = repr(replace(setup.request, whatif=[]))
-        return kept.get(key) or kept.setdefault(key, scheduled(setup, given))
-
-    patch.setattr(Setup, "_scheduled", once)
-    patch.setattr("gnnperf.report.write._write_files", lambda *_: None)
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [
+    pytest.param(page, id=page.stem, marks=[pytest.mark.ci] if page.stem != "tutorial" else []) for page in PAGES
+])  # fmt: skip
 @pytest.mark.timeout(400)
 def test_quick_commands_print_what_the_page_shows(
-    page: Path, tmp_path: Path, call: Call, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    page: Path, tmp_path: Path, call: Call, request: pytest.FixtureRequest
 ) -> None:
     if page == WALKTHROUGH:
         request.getfixturevalue("mirror")  # or it is skipped
-    if page.stem != "tutorial":
-        share_the_unedited_step(monkeypatch)
     prepare(tmp_path)
     parts = [part for part in parts_of(page.read_text(encoding="utf-8")) if not part.is_slow]
     assert len(parts) >= 5

@@ -96,6 +96,7 @@ def test_recordings_and_tables_of_cpus_are_as_shipped() -> None:
 
 
 @pytest.mark.mirror
+@pytest.mark.ci
 def test_op_tables_of_gpus_are_as_counted_in_the_mirror(mirror: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GNNPERF_DATA_MIRROR", str(mirror))
     assert tuple(gpu_evidence()) == tuple(one for one in shipped_evidence() if one.constants != "cpu.yaml")
