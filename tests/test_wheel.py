@@ -61,7 +61,7 @@ def test_a_device_loads_from_any_folder_even_if_that_holds_a_clone(installed: Pa
     assert Path(file).is_relative_to(installed) and num_sms == "132"
 
 
-@pytest.mark.slow
+@pytest.mark.ci
 def test_readme_s_first_commands_lead_to_a_what_if_of_a_trace(installed: Path, tmp_path: Path) -> None:
     shutil.copytree(ROOT / "datasets/cpu-gloo/gpt_l2_w64_s64_b4_x2_lo/1", tmp_path / "TRACE")
     for command, shown in zip(FIRST[1:], ("measured period: 7.376 ms", "what if: "), strict=True):
@@ -69,7 +69,7 @@ def test_readme_s_first_commands_lead_to_a_what_if_of_a_trace(installed: Path, t
         assert shown in run(installed, tmp_path, str(installed / "bin" / program), *words)
 
 
-@pytest.mark.slow
+@pytest.mark.ci
 def test_training_and_prediction_work_from_any_folder(installed: Path, tmp_path: Path) -> None:
     for name in ("gpt_l1_w192_s64_b8_x2_lo", "bert_l1_w256_s128_b8_x2_lo"):
         shutil.copytree(ROOT / "datasets/cpu-gloo" / name / "1", tmp_path / "mine" / name / "1")

@@ -53,6 +53,7 @@ def _read_or_refuse(path: Path) -> RunTrace | str:
     return run
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("part", range(4))
 def test_every_file_and_folder_imports_or_is_refused_with_one_sentence(
     mirror: Path, part: int, monkeypatch: pytest.MonkeyPatch
