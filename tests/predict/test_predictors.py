@@ -21,6 +21,8 @@ from gnnperf.hardware.contention import Contention
 from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.predict import api
 from gnnperf.predict.api import NO_CHECKPOINT, predict
+from gnnperf.predict.assembly import assemble
+from gnnperf.predict.edited import with_edits
 from gnnperf.predict.measured import read_measured, tensor_shapes
 from gnnperf.predict.measurements import COPY
 from gnnperf.predict.predictors import Predictors
@@ -33,7 +35,7 @@ from gnnperf.schedule.step_measurements import measured_step
 from gnnperf.whatif import ChangeCluster, ChangeLink, WorldSize, apply, cluster_after
 from gnnperf.whatif.edit import Edited
 from tests.generate.transformer.plans import small
-from tests.predict.predictions import GEMM_0, GEMM_1, ROW, Fixed, op_table
+from tests.predict.predictions import GEMM_0, GEMM_1, ROW, Fixed, op_table, question
 from tests.toys import make_graph, two_rank_graph
 
 NETWORK = Fixed({GEMM_0: 70.0, GEMM_1: np.nan}, source=Source.GNN, warnings=("network",))
@@ -330,6 +332,12 @@ def test_a_transfer_that_a_wait_for_untraced_ranks_hides_moves_with_the_link() -
     edited = predictor.on_edit(slower).predict(slower.graph, on)
     assert there > 1.5 * here
     assert edited.latency_us[[3, 4]] == pytest.approx([1e6 - here, there])
+    requested = replace(question(graph.steps[0]), from_trace=True)
+    unedited = assemble(predictor.predict(graph, DGX1), requested)
+    assert unedited.critical_path_share["peer_wait"] == pytest.approx(1e6 / (1e6 + 9.0))
+    change = with_edits(unedited, (ChangeLink(bandwidth_factor=0.5),), Predictors((predictor,)), DGX1, requested).whatif
+    assert change is not None
+    assert change.result[-1].endswith(f"changed nodes hold {here / 1e3:.3g} of the 1e+03 ms of the critical path")
     short = _awaiting(4e6, here / 2)  # shorter than the model's transfer: no rank waited
     result = TracePredictor(measured_step(short, short.steps[0]), DGX1, AnalyticPredictor(), slower)
     assert result.predict(slower.graph, on).latency_us[[3, 4]] == pytest.approx([0.0, there / 2])
