@@ -46,14 +46,14 @@ def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
 
 def share_the_unedited_step(patch: pytest.MonkeyPatch) -> None:
     """Edits of one trace have its unedited step in common, and no one reads their reports."""
-    kept, scheduled = dict[str, Any](), Setup._scheduled
+    kept, unedited = dict[str, Any](), Setup.unedited
 
     def once(setup: Setup, given: Any) -> Any:
         key = repr(replace(setup.request, whatif=[]))
-        return kept.get(key) or kept.setdefault(key, scheduled(setup, given))
+        return kept.get(key) or kept.setdefault(key, unedited(setup, given))
 
-    patch.setattr(Setup, "_scheduled", once)
-    patch.setattr("gnnperf.report.write._write_files", lambda *_: None)
+    patch.setattr(Setup, "unedited", once)
+    patch.setattr("gnnperf.report.write.write_report", lambda _, out: (out,))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
