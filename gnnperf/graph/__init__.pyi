@@ -43,6 +43,7 @@ from .prediction import Predictor as Predictor
 from .prediction import coded as coded
 from .prediction import in_place as in_place
 from .prediction import only as only
+from .prediction import op_names as op_names
 from .prediction import uncovered as uncovered
 from .prediction import uncovered_ops as uncovered_ops
 from .profiler_cost import TYPICAL_ON_CPU as TYPICAL_ON_CPU

@@ -157,6 +157,15 @@ def uncovered(graph: ExecutionGraph, latency_us: np.ndarray) -> np.ndarray:
     return graph.nodes["node_type"].isin(list(WORK_TYPES)).to_numpy() & np.isnan(latency_us)
 
 
+def op_names(nodes: pd.DataFrame) -> pd.Series:
+    """[num_nodes] op names as people read them: torch's `record_param_comms` has the name of its collective."""
+    names, calls = nodes["op_name"], (nodes["op_name"] == "record_param_comms").to_numpy()
+    if not calls.any():
+        return names
+    of_call = nodes["collective"].astype(object).fillna("collective call")
+    return names.astype(object).mask(calls, of_call).astype("category")
+
+
 def uncovered_ops(graph: ExecutionGraph, latency_us: np.ndarray) -> dict[str, int]:
     """Op name -> number of its nodes without a latency, most frequent first; peer waits are named as such."""
     missing = graph.nodes.loc[uncovered(graph, latency_us), ["op_name", "event_name", "segment"]]

@@ -12,6 +12,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
+from warnings import catch_warnings
 
 import torch
 
@@ -87,7 +88,7 @@ def _run(overload: Any, slots: tuple[Slot, ...]) -> Effect:
             positional.append(value)
         else:
             named[argument.name] = None if "Optional" in str(argument.type) else argument.default_value
-    with torch.enable_grad():
+    with torch.enable_grad(), catch_warnings(action="ignore"):  # torch warns the caller of an op, who is in the trace
         result = list(_flat(overload(*positional, **named)))
     return _read(tensors, result)
 

@@ -344,15 +344,16 @@ class Setup:
             return self.predictors.predict(self.step, self.target.cluster)
 
     def step_prediction(self, prediction: Prediction) -> StepPrediction:
-        """Schedule the latencies; add interval, comparison, findings, edits, throughput and memory."""
-        result = with_throughput(self._with_edits(self._scheduled(prediction)), self.request)
+        """The step without edits (`unedited`), and with edits, throughput and memory."""
+        result = with_throughput(self._with_edits(self.unedited(prediction)), self.request)
         if not self.request.memory:
             return result
         from gnnperf.predict.rank_memory import with_memory
 
         return with_memory(result, self.request)
 
-    def _scheduled(self, prediction: Prediction) -> StepPrediction:
+    def unedited(self, prediction: Prediction) -> StepPrediction:
+        """Schedule the latencies; add interval, comparison and findings."""
         request, question = self.request, self.question
         with task("putting the step together", 2, "parts") as advance:
             result = assemble(prediction, question)

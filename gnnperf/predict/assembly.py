@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from gnnperf.core import WORK_TYPES, InputError, StepTimeKind
+from gnnperf.core import WORK_TYPES, InputError, Segment, StepTimeKind
 from gnnperf.graph import ExecutionGraph, Prediction, StepLabel, in_place, uncovered, uncovered_ops
 from gnnperf.predict.measurements import step_us
 from gnnperf.predict.request import Mode
@@ -147,6 +147,8 @@ def collect(prediction: Prediction, scheduled: Schedule, predicted_us: float, qu
     missing = uncovered_ops(graph, prediction.latency_us)
     measured_us = step_us(question.label)
     is_work = graph.nodes["node_type"].isin(list(WORK_TYPES)).to_numpy()
+    waits = graph.nodes["segment"] == Segment.PEER_WAIT
+    kinds = graph.nodes["node_type"].astype(object).mask(waits, str(Segment.PEER_WAIT))
     texts = {"warnings": _warnings(prediction, question, missing), "notes": _notes(prediction, question, kind, missing)}
     return StepPrediction(
         **vars(question) | texts,
@@ -161,7 +163,7 @@ def collect(prediction: Prediction, scheduled: Schedule, predicted_us: float, qu
         rank_step_time_us=dict(zip(graph.ranks, scheduled.rank_step_time_us.tolist(), strict=True)),
         critical_us=critical_us,
         source_share=shares(critical_us[is_work], prediction.source[is_work]),
-        critical_path_share=shares(critical_us[is_work], graph.nodes["node_type"][is_work]),
+        critical_path_share=shares(critical_us[is_work], kinds[is_work]),
         critical_delay_us=delay_us(graph, scheduled, predicted_us),
         uncovered_ops=missing,
         uncovered_measured_share=_measured_share(graph, uncovered(graph, prediction.latency_us)),

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from gnnperf.core import NodeType, Source, each, require
+from gnnperf.core import NodeType, Relation, Source, each, require
 from gnnperf.graph import REASONS, ExecutionGraph, Prediction, Predictor, uncovered_ops
 from gnnperf.hardware import ClusterSpec
 from gnnperf.predict.assembly import Question, assemble
@@ -16,10 +16,11 @@ from gnnperf.predict.predictors import Predictors
 from gnnperf.predict.ratios import EDIT, step_bounds_us
 from gnnperf.predict.step_prediction import StepPrediction, WhatIfPrediction
 from gnnperf.predict.target import with_collective_models
-from gnnperf.whatif import Edit, Edited, HardwareChange, ScaleSequence, apply, cluster_after
+from gnnperf.whatif import Edit, Edited, HardwareChange, ScaleSequence, apply, cluster_after, ends
 
 CHANGED = ("{:.3g} of {:.3g} ms on devices and links change ({:.0f} % of it without a model: by its family or bound); "
-           "changed nodes hold {:.3g} of the {:.3g} ms of the critical path")  # fmt: skip
+           "changed nodes hold {:.3g} of the {:.3g} ms of the critical path, and {:.3g} of {:.3g} ms with the edit"
+           )  # fmt: skip
 QUANTILES = (0.1, 0.5, 0.9)
 DISTRIBUTION = ("the step is the one of the median length of {} steps; the 10th, 50th and 90th percentiles of their "
                 "times are {:.4g}, {:.4g} and {:.4g} ms")  # fmt: skip
@@ -56,7 +57,7 @@ def with_edits(
     if question.from_trace and not edited.hardware and chosen == cluster and unedited.step_time_us > 0:
         interval = step_bounds_us(EDIT, estimate.step_time_us / unedited.step_time_us)
     unknown = tuple(dict.fromkeys(edited.unknown))
-    result = (*edited.result, *([_changed(unedited, edited, estimate.prediction)] if question.from_trace else []))
+    result = (*edited.result, *([_changed(unedited, edited, estimate)] if question.from_trace else []))
     quantiles_us = {}
     if len(times_us):
         quantiles_us = dict(zip(QUANTILES, np.quantile(times_us, QUANTILES).tolist(), strict=True))
@@ -85,22 +86,34 @@ def _times_us(edits: Sequence[Edit], time_us: Callable[[Sequence[Edit]], float])
     return np.array([of_length[one] for one in steps])
 
 
-def _changed(unedited: StepPrediction, edited: Edited, prediction: Prediction) -> str:
+def _changed(unedited: StepPrediction, edited: Edited, estimate: StepPrediction) -> str:
     """How much of the measured work changes, how much of that no model covers, and how much of it sets the step time.
 
-    A copy counts as the node that it is a copy of. A transfer that the wait for untraced ranks hides counts as edited.
+    A copy counts as the node that it is a copy of. A transfer that the wait for untraced ranks hides counts as edited;
+    on the critical path it is the part of that wait which the prediction takes for it. Nodes that take as long as
+    before, as most calls of a host do, are none of the path that changes.
     """
     nodes, latency_us = unedited.prediction.graph.nodes, np.nan_to_num(unedited.prediction.latency_us)
+    prediction = estimate.prediction
     works = nodes["node_type"].isin(ON_DEVICES).to_numpy()
+    before_us, moves = latency_us.copy(), np.zeros(len(nodes), dtype=bool)  # [num_nodes] each
+    after_us = np.bincount(edited.came_from, np.nan_to_num(prediction.latency_us), len(nodes))
     hidden = edited.touched & (latency_us[edited.came_from] == 0.0)
+    moves[edited.came_from[hidden]] = True
     latency_us[edited.came_from[hidden]] = np.nan_to_num(prediction.latency_us)[hidden]
     touched, unmodeled = np.zeros(len(nodes), dtype=bool), np.zeros(len(nodes), dtype=bool)
     touched[edited.came_from[edited.touched]] = True
     unmodeled[edited.came_from[edited.touched & np.isnan(prediction.analytic_latency_us)]] = True
     total, moved, open_ = (latency_us[works & chosen].sum() for chosen in (works, touched, unmodeled))
     share = 100.0 * open_ / moved if moved > 0 else 0.0
-    critical = unedited.critical_us[touched].sum()
-    return CHANGED.format(moved / 1e3, total / 1e3, share, critical / 1e3, unedited.step_time_us / 1e3)
+    differs = touched & ~np.isclose(after_us, before_us, rtol=1e-9)
+    critical = unedited.critical_us[differs].sum()
+    edited_critical = estimate.critical_us[edited.touched & differs[edited.came_from]].sum()
+    part, transfer = ends(unedited.prediction.graph, Relation.JOINS)
+    part = part[moves[transfer]]
+    critical += np.clip(before_us[part] - after_us[part], 0.0, unedited.critical_us[part]).sum()
+    times_us = (critical, unedited.step_time_us, edited_critical, estimate.step_time_us)
+    return CHANGED.format(moved / 1e3, total / 1e3, share, *(us / 1e3 for us in times_us))
 
 
 def predict_edited(edited: Edited, predictor: Predictor, cluster: ClusterSpec) -> Prediction:

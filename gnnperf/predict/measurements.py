@@ -18,9 +18,9 @@ OUTLIER = 1.5  # times the median step of the run, or its inverse
 LEAST_STEPS = 3  # fewer do not say which one is odd
 LEAST_CALLS = 8  # of a class; fewer have no quantiles
 LEVEL = 0.9
-# What makes two nodes one class, as far as the graph has the column: the launch configuration is of kernels only.
-CLASS = ("node_type", "segment", "op_name", "event_name", "input_dims", "dtype", "message_bytes", "group_size", "phase",
-         "stream", "grid", "block", "registers_per_thread", "shared_memory_bytes")  # fmt: skip
+# What makes two nodes one class; the launch configuration is of kernels only.
+CLASS = ["node_type", "segment", "op_name", "event_name", "input_dims", "dtype", "message_bytes", "group_size", "phase",
+         "stream", "grid", "block", "registers", "shared_bytes"]  # fmt: skip
 COPY = (
     "The step time is rebuilt from the step's own measured latencies: it checks the graph and is no forecast "
     "(evidence=other_steps forecasts, evidence=none predicts blind)."
@@ -84,7 +84,7 @@ class TraceMeasurements:
         Host segments T1 to T5, kernels, copies, arrivals, exits and transfers are all nodes.
         """
         nodes = self.graph.nodes[self.graph.nodes["latency_us"].notna()]
-        groups = nodes.groupby(self._columns, sort=False, observed=True, dropna=False)
+        groups = nodes.groupby(CLASS, sort=False, observed=True, dropna=False)
         us = groups["latency_us"]
         low, high = (1 - LEVEL) / 2, (1 + LEVEL) / 2
         table = {"num_calls": us.count(), "low_us": us.quantile(low), "high_us": us.quantile(high)}
@@ -96,18 +96,14 @@ class TraceMeasurements:
         The nodes are of the trace's graph, or of one step of it.
         """
         known = self.classes[self.classes["num_calls"] >= LEAST_CALLS]
-        both = _plain(nodes, self._columns).merge(_plain(known, self._columns).join(known[["low_us", "high_us"]]),
-                                                  on=self._columns, how="left")  # fmt: skip
+        rows = _plain(known).join(known[["low_us", "high_us"]])
+        both = _plain(nodes).merge(rows, on=CLASS, how="left")
         return both["low_us"].to_numpy(np.float64), both["high_us"].to_numpy(np.float64)
 
-    @property
-    def _columns(self) -> list[str]:
-        return [name for name in CLASS if name in self.graph.nodes]
 
-
-def _plain(rows: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
-    """The columns as objects, whose missing values are equal to each other."""
-    plain = rows[columns].astype(object)
+def _plain(rows: pd.DataFrame) -> pd.DataFrame:
+    """The columns of CLASS as objects, whose missing values are equal to each other."""
+    plain = rows[CLASS].astype(object)
     return plain.where(plain.notna(), "")
 
 

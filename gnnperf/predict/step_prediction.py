@@ -130,7 +130,7 @@ class StepPrediction(Question):
         critical_us: [num_nodes] time the critical path spends at each node (critical_time.py); sums to step_time_us.
         critical_delay_us: part of it in which no node of the path runs (launch latencies, gaps on streams).
         source_share: source -> share of the step time along the critical path.
-        critical_path_share: node type -> share of the step time along the critical path.
+        critical_path_share: node type or peer_wait (for untraced ranks) -> share of the time on the path.
         uncovered_ops: op name -> number of nodes without a latency.
         uncovered_measured_share: their share of the trace's measured node time, 0 to 1; None unknown. They add nothing
             to the step time, so `source_share` cannot show what is missing; this does.

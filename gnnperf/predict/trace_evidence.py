@@ -3,7 +3,7 @@
 node                                       latency                                          source
 not touched, on the traced cluster         measured                                         trace
 touched by an edit, or on other hardware   measured x model after / model before            trace
-a kernel with a closed form on both GPUs   model after x retained(measured / model before)  trace
+... with a closed form, on no sibling GPU  model after x retained(measured / model before)  trace
 the same, and the model does not know it   measured x ratio of its family's modeled nodes,  scaled
                                            without any that of memory or link bandwidths
 a transfer that now leaves its node        model after                                      analytic, gnn
@@ -25,7 +25,7 @@ import pandas as pd
 from gnnperf.analytic import has_forms
 from gnnperf.core import NodeType, OpFamily, Relation, Segment, Source
 from gnnperf.graph import REASONS, ExecutionGraph, Prediction, Predictor, measured_families, only
-from gnnperf.hardware import ClusterSpec, machines_of
+from gnnperf.hardware import ClusterSpec, DeviceSpec, machines_of
 from gnnperf.predict.ratios import retained
 from gnnperf.schedule import MeasuredStep
 from gnnperf.whatif import Edited, ends
@@ -83,7 +83,7 @@ class TracePredictor:
             by_family = np.nan_to_num(by_family, nan=1.0)  # nothing that was modeled changed: as measured
             ratio = np.where(np.isfinite(by_model), by_model, by_family)
             before, other = self.traced.device, cluster.device
-            if before != other and has_forms(before) and has_forms(other):
+            if not siblings(before, other) and has_forms(before) and has_forms(other):
                 formed = np.isfinite(by_model) & graph.nodes["family"].isin(FORMED).to_numpy()
                 ratio[formed] *= _lost(measured_us[formed], self._before_us[came_from][formed])
             ratio[by_host] = 1.0 / host_ratio(self.traced, cluster)
@@ -201,6 +201,15 @@ def unmodeled_ratio(measured_us: np.ndarray, traced: ClusterSpec, cluster: Clust
     short = measured_us <= SHORT * floors[0]
     by_bandwidth = traced.device.memory_bandwidth_bytes_per_s / cluster.device.memory_bandwidth_bytes_per_s
     return np.where(short, by_launch, by_bandwidth)
+
+
+def siblings(one: DeviceSpec, other: DeviceSpec) -> bool:
+    """Whether GPUs have the same processors, with other memory or clocks: a closed form misses the same on both.
+
+    H100 and H200, GB200 and GB300, all V100s. One GPU is its own sibling.
+    """
+    alike = one.architecture == other.architecture != "" and one.num_sms == other.num_sms
+    return one == other or alike
 
 
 def host_ratio(traced: ClusterSpec, cluster: ClusterSpec) -> float:

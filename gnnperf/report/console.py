@@ -82,7 +82,7 @@ def _ops_table(prediction: StepPrediction) -> Table:
     rows = [(name, kind, f"{count:,}", *us) for name, kind, count, us
             in zip(ops["op_name"], ops["node_type"], ops["num_nodes"], times, strict=True)]  # fmt: skip
     heads = ("op", "type", "nodes", "on critical path", "predicted, all ranks", "measured, all ranks")
-    return _table("top ten ops", heads, rows, 2)
+    return _table("top ten ops; time on the critical path includes delays after them", heads, rows, 2)
 
 
 def _table(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]], num_names: int) -> Table:

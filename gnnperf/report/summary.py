@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.core import PREDICTION_COLUMNS, WORK_TYPES, NodeType, OpFamily, Phase, Relation, Segment, Source
-from gnnperf.graph import ExecutionGraph, coded
+from gnnperf.graph import ExecutionGraph, coded, op_names
 from gnnperf.predict import StepPrediction
 
 # What is drawn where: slices of one rank's lanes, predicted or measured.
@@ -137,6 +137,7 @@ def coded_nodes(estimate: StepPrediction) -> pd.DataFrame:
     transfer[src[joins]], transfer[dst[exits]] = dst[joins], src[exits]
     columns = {
         **{c.name: nodes[c.name] for c in PREDICTION_COLUMNS if c.name in nodes},
+        "op_name": op_names(nodes),
         "flops": nodes["flops"].astype("float64"),
         "bytes": nodes["bytes"].astype("float64"),
         "transfer": transfer,
@@ -167,6 +168,7 @@ def _text(column: pd.Series) -> pd.Series:
 FAMILY_OF = {NodeType.HOST: "host, all families", NodeType.COMM: "arrival and exit"}  # of these a family states little
 KEYS = ("node_type", "op_name", "event_name", "phase", "family", "dtype", "input_dims", "bound", "source")
 CALL = ["op_name", "node_type", "shapes", "dtype", "message_bytes", "bound", "source"]  # what is one row of top ops
+PEER_WAIT = "wait for untraced ranks"  # in place of the op's name
 HAVE_SHAPES = (NodeType.COMPUTE, NodeType.MEMORY)
 
 
@@ -182,15 +184,18 @@ def work_table(nodes: pd.DataFrame) -> pd.DataFrame:
     shaped, family = _is_one_of(work, HAVE_SHAPES), _with_words(work["family"], [*FAMILY_OF.values()])
     for kind, name in FAMILY_OF.items():
         family = family.mask(_is_one_of(work, [kind]), name)
-    names = _with_words(work["op_name"], [*work["event_name"].cat.categories, UNNAMED])
+    names = _with_words(work["op_name"], [*work["event_name"].cat.categories, UNNAMED, PEER_WAIT])
+    waits = _peer_waits(work)
     return work.assign(
-        op_name=names.fillna(work["event_name"].cat.set_categories(names.cat.categories)).fillna(UNNAMED),
+        op_name=names.fillna(work["event_name"].cat.set_categories(names.cat.categories))
+        .fillna(UNNAMED)
+        .mask(waits, PEER_WAIT),
         family=family,
         shapes=work["input_dims"].where(shaped),
         dtype=work["dtype"].where(shaped),
         message_bytes=work["message_bytes"].where(_is_one_of(work, [NodeType.COLLECTIVE])),
         predicted_us=work["latency_us"],
-        measured_us=work["measured_latency_us"],
+        measured_us=work["measured_latency_us"].mask(waits, work["measured_wait_us"]),
         num_uncovered=work["latency_us"].isna().astype(np.int64),
     )
 
@@ -198,6 +203,10 @@ def work_table(nodes: pd.DataFrame) -> pd.DataFrame:
 def _with_words(column: pd.Series, words: Sequence[str]) -> pd.Series:
     """A category column that may hold these words, too."""
     return column.cat.set_categories(pd.Index([*dict.fromkeys([*column.cat.categories, *words])], dtype="str"))
+
+
+def _peer_waits(nodes: pd.DataFrame) -> np.ndarray:
+    return (nodes["segment"] == Segment.PEER_WAIT).to_numpy()
 
 
 def _is_one_of(nodes: pd.DataFrame, kinds: Sequence[NodeType]) -> np.ndarray:
@@ -251,8 +260,9 @@ def leading(groups: pd.DataFrame, num_groups: int) -> pd.DataFrame:
 
 
 def by_node_type(work: pd.DataFrame) -> pd.DataFrame:
-    """Totals per node type that occurs, in the vocabulary's order."""
-    return _in_order(totals(work, ["node_type"]), "node_type", [str(t) for t in WORK_TYPES])
+    """Totals per node type that occurs, in the vocabulary's order; waits for untraced ranks apart, last."""
+    kinds = _with_words(work["node_type"], [Segment.PEER_WAIT]).mask(_peer_waits(work), str(Segment.PEER_WAIT))
+    return _in_order(totals(work.assign(node_type=kinds), ["node_type"]), "node_type", [str(t) for t in WORK_TYPES])
 
 
 def by_phase(work: pd.DataFrame) -> pd.DataFrame:

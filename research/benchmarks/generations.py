@@ -30,6 +30,7 @@ from gnnperf.gnn.intervals.devices import FILE
 from gnnperf.hardware import conf_dir
 from gnnperf.predict.ratios import FILE as RATIO_FILE
 from gnnperf.predict.ratios import UNMODELED, retained
+from gnnperf.predict.trace_evidence import siblings
 from research.benchmarks._frame import parser_of, print_head, print_row, run_main
 from research.benchmarks._public_runs import mirror
 from research.fitting.device_intervals import fit_device_intervals, pooled_deviation, save_device_intervals
@@ -143,12 +144,18 @@ def ratio_scores(campaign: str) -> Iterator[pd.DataFrame]:
 
 
 def share_errors() -> pd.DataFrame:
-    """Mean |log(measured / predicted)| of calls, a column per share; by family, generations and devices of a pair."""
+    """Mean |log(measured / predicted)| of calls, a column per share; by family, generations and devices of a pair.
+
+    Of one generation, siblings only.
+    """
     parts = []
     for campaign in (GEMM, OPS):
         for generation, calls in ratio_calls(campaign):
             own = calls[GENERATION] == generation
-            both = calls[own].merge(calls[~own], on=CALL, suffixes=("", "_from"))
+            both = calls[own].merge(calls, on=CALL, suffixes=("", "_from"))
+            names = both[["device", "device_from"]].astype(str)
+            twins = [a != b and siblings(spec_of(a), spec_of(b)) for a, b in names.itertuples(index=False)]
+            both = both[np.array(twins) | (both[GENERATION] != both[f"{GENERATION}_from"])].reset_index(drop=True)
             both["family"] = both[KIND].map(FAMILIES) + ", " + DTYPES[campaign]
             here, there = (both[name].to_numpy() for name in ("residual_from", "residual"))
             off = {share: np.abs(retained(here, share) - there) for share in SHARES}
@@ -157,7 +164,12 @@ def share_errors() -> pd.DataFrame:
 
 
 def judged_shares(errors: pd.DataFrame) -> Iterator[tuple[str, ...]]:
-    """Each family by its closed form, by the ratio, and by the share that pairs without the target choose."""
+    """Each family by its closed form, by the ratio, and by the share that pairs without the target choose.
+
+    Siblings, whose generation is left out of the constants, have the share 1.
+    """
+    alike = errors.index.get_level_values(GENERATION) == errors.index.get_level_values(f"{GENERATION}_from")
+    twins, errors = errors[alike], errors[~alike]
     rows = errors.groupby(["family", GENERATION]).mean()
     shared = {}
     for generation in rows.index.unique(GENERATION):
@@ -170,6 +182,9 @@ def judged_shares(errors: pd.DataFrame) -> Iterator[tuple[str, ...]]:
         errors_of = (of_family[SHARES[0]].mean(), of_family[SHARES[-1]].mean(), own)
         chosen = ", ".join(f"{generation} {share}" for generation, share in given.items())
         yield str(family), chosen, *(f"{100 * error:.1f} %" for error in errors_of)
+    for family, of_family in twins.groupby("family"):
+        errors_of = of_family.mean()[[SHARES[0], SHARES[-1], SHARES[-1]]]
+        yield f"{family}, siblings", "1", *(f"{100 * error:.1f} %" for error in errors_of)
 
 
 def _pairs(rows: pd.DataFrame, generation: str, dtype: str) -> pd.DataFrame:

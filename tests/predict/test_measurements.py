@@ -92,6 +92,9 @@ def test_a_class_holds_all_steps_and_ranks() -> None:
     gemm = measured.classes[(measured.classes["op_name"] == "aten::mm") & (measured.classes["node_type"] == "compute")]
     calls = nodes[(nodes["op_name"] == "aten::mm") & (nodes["node_type"] == "compute")]
     assert gemm["num_calls"].sum() == len(calls)
+    launched = nodes.assign(registers=np.arange(len(nodes)) // len(graph.nodes) % 2)  # every other copy
+    split = TraceMeasurements(ExecutionGraph(**{**graph.__dict__, "nodes": launched})).classes
+    assert len(split) == 2 * len(measured.classes)
     low_us, high_us = measured.bounds_us(graph.nodes)
     known = np.isfinite(low_us)
     assert known.any() and (low_us[known] <= high_us[known]).all()

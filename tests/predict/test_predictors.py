@@ -21,6 +21,8 @@ from gnnperf.hardware.contention import Contention
 from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.predict import api
 from gnnperf.predict.api import NO_CHECKPOINT, predict
+from gnnperf.predict.assembly import assemble
+from gnnperf.predict.edited import with_edits
 from gnnperf.predict.measured import read_measured, tensor_shapes
 from gnnperf.predict.measurements import COPY
 from gnnperf.predict.predictors import Predictors
@@ -33,7 +35,7 @@ from gnnperf.schedule.step_measurements import measured_step
 from gnnperf.whatif import ChangeCluster, ChangeLink, WorldSize, apply, cluster_after
 from gnnperf.whatif.edit import Edited
 from tests.generate.transformer.plans import small
-from tests.predict.predictions import GEMM_0, GEMM_1, ROW, Fixed, op_table
+from tests.predict.predictions import GEMM_0, GEMM_1, ROW, Fixed, op_table, question
 from tests.toys import make_graph, two_rank_graph
 
 NETWORK = Fixed({GEMM_0: 70.0, GEMM_1: np.nan}, source=Source.GNN, warnings=("network",))
@@ -192,6 +194,9 @@ def test_on_another_gpu_kernels_move_by_the_ratio_of_the_model_and_hosts_by_thei
     kept = there.latency_us[GEMM_0] * np.exp(retained(residual))
     assert estimate.prediction.latency_us[GEMM_0] == pytest.approx(kept)
     assert retained(np.array([0.1, -0.1, 1.4])) == pytest.approx([0.02, -0.02, 1.08])  # 1.4 = 0.4 + 1.0: 0.08 + 1.0
+    sibling = predict(Request(trace=trace, hardware=load_device("v100_dgxs_32gb"))).prediction
+    there = AnalyticPredictor().predict(sibling.graph, replace(DGX1, device=load_device("v100_dgxs_32gb")))
+    assert sibling.latency_us[GEMM_0] == pytest.approx(there.latency_us[GEMM_0] * np.exp(residual))  # all of it
     speed = host_ratio(DGX1, load_cluster("hgx_h100"))
     assert speed > 1
     assert estimate.prediction.latency_us[HOST] == pytest.approx(MEASURED_US[HOST] / speed)
@@ -330,6 +335,13 @@ def test_a_transfer_that_a_wait_for_untraced_ranks_hides_moves_with_the_link() -
     edited = predictor.on_edit(slower).predict(slower.graph, on)
     assert there > 1.5 * here
     assert edited.latency_us[[3, 4]] == pytest.approx([1e6 - here, there])
+    requested = replace(question(graph.steps[0]), from_trace=True)
+    unedited = assemble(predictor.predict(graph, DGX1), requested)
+    assert unedited.critical_path_share["peer_wait"] == pytest.approx(1e6 / (1e6 + 9.0))
+    change = with_edits(unedited, (ChangeLink(bandwidth_factor=0.5),), Predictors((predictor,)), DGX1, requested).whatif
+    assert change is not None
+    held = f"hold {here / 1e3:.3g} of the 1e+03 ms of the critical path, and {there / 1e3:.3g} of 1e+03 ms"
+    assert held in change.result[-1]
     short = _awaiting(4e6, here / 2)  # shorter than the model's transfer: no rank waited
     result = TracePredictor(measured_step(short, short.steps[0]), DGX1, AnalyticPredictor(), slower)
     assert result.predict(slower.graph, on).latency_us[[3, 4]] == pytest.approx([0.0, there / 2])

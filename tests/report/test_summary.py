@@ -9,7 +9,7 @@ import pytest
 from gnnperf.report.json_document import document
 from gnnperf.report.page.breakdown import PARTS, occupancy
 from gnnperf.report.page.path import longest_in_order, op_stretches, path_nodes
-from gnnperf.report.summary import family_errors, measured_slices, nodes_table
+from gnnperf.report.summary import by_node_type, family_errors, measured_slices, nodes_table, top_ops, work_table
 from tests.predict.predictions import GEMM_0, GEMM_1, toy_prediction
 
 T1_OF_RANK_0 = 6  # starts at 180 us, for 5
@@ -24,6 +24,21 @@ def test_a_wait_comes_before_the_own_time_of_a_call_or_is_all_there_is(
     estimate.prediction.graph.nodes.loc[T1_OF_RANK_0, ["blocked_us", "latency_us"]] = (30.0, own_us)
     slices = measured_slices(estimate).set_index("node_id")
     assert slices.loc[T1_OF_RANK_0, ["start_us", "end_us"]].tolist() == pytest.approx([start_us, end_us])
+
+
+def test_waits_for_untraced_ranks_are_apart_from_host_work_and_collectives_have_their_name() -> None:
+    """The last host node of rank 0, 5 us by the schedule, waits 30 us in the trace."""
+    estimate, nodes = (toy := toy_prediction()), toy.prediction.graph.nodes
+    nodes["op_name"] = nodes["op_name"].astype(object).mask(nodes["collective"].notna(), "record_param_comms")
+    nodes["op_name"] = nodes["op_name"].astype("category")
+    nodes["segment"] = nodes["segment"].astype(object)
+    nodes.loc[T1_OF_RANK_0, ["segment", "blocked_us", "latency_us"]] = ("peer_wait", 30.0, np.nan)
+    nodes["segment"] = nodes["segment"].astype("category")
+    ops = top_ops(estimate, 99).set_index("op_name")
+    assert ops.loc["wait for untraced ranks", ["predicted_us", "measured_us"]].tolist() == [5.0, 30.0]
+    assert "all_reduce" in ops.index and "record_param_comms" not in ops.index
+    kinds = by_node_type(work_table(nodes_table(estimate))).set_index("node_type")
+    assert kinds["num_nodes"].to_dict() == {"host": 7, "compute": 2, "comm": 4, "collective": 1, "peer_wait": 1}
 
 
 def test_errors_of_sums_and_of_nodes() -> None:

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import product, starmap
 
 from gnnperf.generate.transformer.activations import recomputed, retained_bytes
 from gnnperf.generate.transformer.gradients import held_gradient_dtype
@@ -58,13 +57,6 @@ def one_per_stage(ways: Parallelism) -> RoleMap:
     """The first rank of each stage, for all of the stage."""
     ranks = {rank_of(role, ways): role for role in (Role(stage, 0, 0) for stage in range(ways.pipeline))}
     return RoleMap(ranks, dict.fromkeys(ranks, ways.tensor * ways.data_context))
-
-
-def every_rank(ways: Parallelism) -> RoleMap:
-    """All ranks, each for itself."""
-    roles = starmap(Role, product(range(ways.pipeline), range(ways.data_context), range(ways.tensor)))
-    ranks = {rank_of(role, ways): role for role in roles}
-    return RoleMap(ranks, dict.fromkeys(ranks, 1))
 
 
 def rank_of(role: Role, ways: Parallelism) -> int:

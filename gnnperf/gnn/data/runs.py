@@ -47,7 +47,10 @@ class Occurrences:
         return _mean(list(self.rows), [values] * len(self.rows))
 
     def lower_quartile(self, values: np.ndarray) -> np.ndarray:
-        """[num_nodes of last] the same of what is above 0: a stall in one of four steps does not count."""
+        """[num_nodes of last] the same of what is above 0: a stall in one of four steps does not count.
+
+        Of a node that took 0 us in all steps it is NaN, unknown: what is done with it takes the ratio of two machines.
+        """
         values = np.where(self.rows >= 0, values[self.rows], np.nan)
         values = np.sort(np.where(values > 0, values, np.nan), axis=0)  # [num_steps, num_nodes], NaN last
         place = 0.25 * np.maximum((values > 0).sum(axis=0) - 1, 0)  # [num_nodes]

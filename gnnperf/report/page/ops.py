@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from gnnperf.core import NodeType, Phase, Source
+from gnnperf.core import NodeType, Phase, Segment, Source
 from gnnperf.predict import RankMemory, StepPrediction
 from gnnperf.report.page.markup import (
     Markup,
@@ -36,7 +36,7 @@ from gnnperf.report.text import UNKNOWN, bytes_text, comparison, fit_lines, memo
 OTHER = "grey"
 OF_TYPE = {
     str(NodeType.HOST): "host", str(NodeType.COMPUTE): "compute", str(NodeType.MEMORY): "memory",
-    str(NodeType.COMM): "wait", str(NodeType.COLLECTIVE): "transfer",
+    str(NodeType.COMM): "wait", str(NodeType.COLLECTIVE): "transfer", str(Segment.PEER_WAIT): "wait",
 }  # fmt: skip
 OF_SOURCE = {
     str(Source.MEASURED): "green", str(Source.GNN): "blue", str(Source.GNN_CALIBRATED): "sky",

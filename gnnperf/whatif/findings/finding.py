@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from gnnperf.core import InputError, NodeType, Relation, Segment
-from gnnperf.graph import ExecutionGraph, Predictor
+from gnnperf.graph import ExecutionGraph, Predictor, op_names
 from gnnperf.hardware import ClusterSpec
 from gnnperf.schedule import Schedule, fit_medians, measured_latencies, schedule
 from gnnperf.whatif.declared import ScaleNodes
@@ -99,8 +99,13 @@ class Observed:
 
     @cached_property
     def on_host(self) -> np.ndarray:
-        """[num_nodes] bool."""
-        return self.kind == NodeType.HOST
+        """[num_nodes] bool: work of hosts; waiting for ranks that were not traced is none."""
+        return (self.kind == NodeType.HOST) & (self.graph.nodes["segment"] != Segment.PEER_WAIT).to_numpy()
+
+    @cached_property
+    def host_work(self) -> np.ndarray:
+        """[num_nodes] bool: the same without stalls, which scale with no host."""
+        return self.on_host if self.stall_us is None else self.on_host & (self.stall_us == 0)
 
     @cached_property
     def on_device(self) -> np.ndarray:
@@ -116,7 +121,7 @@ class Observed:
     def op(self) -> np.ndarray:
         """[num_nodes] op name as text, the event's where there is no op."""
         nodes = self.graph.nodes
-        named = nodes["op_name"].astype(object).fillna(nodes["event_name"].astype(object)).fillna("(unnamed)")
+        named = op_names(nodes).astype(object).fillna(nodes["event_name"].astype(object)).fillna("(unnamed)")
         return named.astype(str).to_numpy(dtype=object)
 
     @cached_property

@@ -34,14 +34,14 @@ def host_bound(step: Observed) -> list[Suspect]:
     idle, host = np.median(shares, axis=0) / max(step.step_time_us, 1e-9)
     if host < HOST_SHARE:
         return []
-    sums = pd.Series(step.latency_us[step.on_host]).groupby(step.op[step.on_host]).sum().nlargest(3)
+    sums = pd.Series(step.latency_us[step.host_work]).groupby(step.op[step.host_work]).sum().nlargest(3)
     evidence = (
         f"devices are idle for {100.0 * idle:.1f} % of the step; for {100.0 * host:.1f} % of it their host works "
         "meanwhile (medians over ranks)",
         "most host time, all ranks: " + ", ".join(f"{name} {us:,.0f} us" for name, us in sums[sums > 0].items()),
     )
     remedy = "issue less from Python (larger ops, torch.compile, CUDA graphs), or run on a host with a faster core"
-    way = scaling(np.flatnonzero(step.on_host), FASTER, f"all host work x {FASTER:g}")
+    way = scaling(np.flatnonzero(step.host_work), FASTER, f"all host work x {FASTER:g}")
     return [Suspect("host_bound", "the host is slower than the devices it feeds", evidence, remedy, (way,))]
 
 
@@ -51,7 +51,7 @@ def _shares(step: Observed, rank: int) -> tuple[float, float]:
     device = step.spans(np.flatnonzero(mine & (step.graph.nodes["stream"] >= 0).to_numpy()))
     arrival, transfer = step.joins
     busy = _inside(np.concatenate([device, step.spans(transfer[step.rank[arrival] == rank])]), step)
-    host = _inside(step.spans(np.flatnonzero(mine & step.on_host)), step)
+    host = _inside(step.spans(np.flatnonzero(mine & step.host_work)), step)
     return step.step_time_us - length_us(busy), outside_us(host, busy)
 
 
@@ -77,7 +77,7 @@ def launch_bound(step: Observed) -> list[Suspect]:
         + ", ".join(f"{name} ({count:,})" for name, count in counts.items()),
     )
     remedy = "replay them as one CUDA graph, or have torch.compile fuse them; larger batches make them longer"
-    nodes = np.flatnonzero(np.isin(unit, small.index.to_numpy()) & step.on_host)
+    nodes = np.flatnonzero(np.isin(unit, small.index.to_numpy()) & step.host_work)
     text = f"no host time for these {len(small):,} calls (one graph launch in their stead)"
     cause = "kernels are too small for the host to keep up"
     return [Suspect("launch_bound", cause, evidence, remedy, (scaling(nodes, 0.0, text, at_most=True),))]
@@ -87,7 +87,7 @@ def _calls(step: Observed, unit: np.ndarray) -> pd.DataFrame:
     """Calls that launch kernels whose latencies are known, by number: op, host_us, device_us."""
     kernel = (step.kind == NodeType.COMPUTE) & (step.graph.nodes["stream"] >= 0).to_numpy() & (unit >= 0)
     device = pd.Series(step.latency_us[kernel]).groupby(unit[kernel]).sum()
-    host = step.on_host & np.isin(unit, device.index.to_numpy())
+    host = step.host_work & np.isin(unit, device.index.to_numpy())
     time_us = pd.Series(step.latency_us[host]).groupby(unit[host]).sum()
     op = pd.Series(step.op[kernel]).groupby(unit[kernel]).first()
     unknown = np.unique(unit[kernel & ~step.known])  # a kernel of unknown latency is not a small one

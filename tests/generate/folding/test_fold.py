@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.generate.folding.fold import Folded, fold
 from gnnperf.generate.transformer.build import build_plan
-from gnnperf.generate.transformer.memory import every_rank
 from gnnperf.generate.transformer.plan import Pipeline, Reduction, TransformerPlan
 from gnnperf.graph import load_graph
 from gnnperf.graph.execution_graph import ExecutionGraph
@@ -22,7 +21,7 @@ from gnnperf.hardware.contention import Contention
 from gnnperf.predict.target import choose_target
 from gnnperf.schedule import Schedule, schedule_with_contention
 from tests.generate.folding.graphs import Item, Meeting, Work, grid, latencies_us
-from tests.generate.transformer.plans import small
+from tests.generate.transformer.plans import every_rank, small
 
 TICK_US = 1e-6
 RUNS = Path("datasets/cpu-gloo")

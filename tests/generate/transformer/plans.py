@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from itertools import product, starmap
 from typing import Any
 
 import numpy as np
 
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core.schema import NodeType, OpFamily
+from gnnperf.generate.transformer.memory import Role, RoleMap, rank_of
 from gnnperf.generate.transformer.plan import Parallelism, Pipeline, Schedule, Transformer, TransformerPlan
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware import default_cluster, load_device
@@ -25,6 +27,13 @@ def small(
     """`batch` micro-batches of `micro_batch` samples per replica."""
     ways = Parallelism(tensor, pipeline, data)
     return TransformerPlan("small", MODEL, ways, Schedule(batch * data * micro_batch, micro_batch, order, **settings))
+
+
+def every_rank(ways: Parallelism) -> RoleMap:
+    """All ranks, each for itself."""
+    roles = starmap(Role, product(range(ways.pipeline), range(ways.data_context), range(ways.tensor)))
+    ranks = {rank_of(role, ways): role for role in roles}
+    return RoleMap(ranks, dict.fromkeys(ranks, 1))
 
 
 def step_us(graph: ExecutionGraph) -> float:

@@ -8,7 +8,7 @@ import pytest
 from gnnperf.core.schema import NodeType, Phase, Relation
 from gnnperf.generate.transformer.build import build_plan
 from gnnperf.generate.transformer.items import Group, HostWait, Placed, Transfer, op
-from gnnperf.generate.transformer.memory import every_rank, one_per_stage
+from gnnperf.generate.transformer.memory import one_per_stage
 from gnnperf.generate.transformer.plan import (
     Parallelism,
     Pipeline,
@@ -22,7 +22,7 @@ from gnnperf.generate.transformer.rank_nodes import rank_nodes
 from gnnperf.generate.transformer.sizes import layer_parameters, stage_count
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.schedule import schedule
-from tests.generate.transformer.plans import MODEL, product_flops, small, step_us, transfers
+from tests.generate.transformer.plans import MODEL, every_rank, product_flops, small, step_us, transfers
 
 KERNEL = Placed(op("aten::add", Phase.FORWARD, None))
 TRANSFER = Placed(Transfer("all_reduce", Group.TENSOR, 8.0, "float16", Phase.FORWARD, awaited=True))

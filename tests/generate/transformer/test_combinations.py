@@ -14,7 +14,6 @@ from gnnperf.generate.transformer.build import build_plan
 from gnnperf.generate.transformer.ends import embedding_backward, embedding_forward, head_backward, head_forward
 from gnnperf.generate.transformer.items import Offload, Op, Store
 from gnnperf.generate.transformer.layer import layer_backward, layer_forward
-from gnnperf.generate.transformer.memory import every_rank
 from gnnperf.generate.transformer.plan import (
     ContextExchange,
     Parallelism,
@@ -28,7 +27,7 @@ from gnnperf.generate.transformer.plan import (
     TransformerPlan,
 )
 from gnnperf.generate.uses import Use
-from tests.generate.transformer.plans import product_flops, step_us
+from tests.generate.transformer.plans import every_rank, product_flops, step_us
 from tests.generate.transformer.test_block import LLAMA
 
 MODEL = Transformer(layers=4, hidden=64, heads=4, sequence=32, vocabulary=256, dtype="bfloat16")

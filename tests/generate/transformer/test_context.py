@@ -17,12 +17,11 @@ from gnnperf.generate.capturing import capture
 from gnnperf.generate.transformer.block import Kernels
 from gnnperf.generate.transformer.build import build_plan
 from gnnperf.generate.transformer.context import FLASH
-from gnnperf.generate.transformer.memory import every_rank
 from gnnperf.generate.transformer.plan import ContextExchange, Parallelism, Recompute, Schedule, TransformerPlan
 from gnnperf.generate.transformer.rank_memory import layer_uses
 from gnnperf.generate.transformer.sizes import stage_count
 from gnnperf.generate.uses import retained_bytes
-from tests.generate.transformer.plans import transfers, with_times
+from tests.generate.transformer.plans import every_rank, transfers, with_times
 from tests.generate.transformer.test_block import LLAMA, MODEL
 
 RING, ALL_GATHER, ULYSSES = ContextExchange

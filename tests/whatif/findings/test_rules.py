@@ -137,6 +137,19 @@ def test_host_that_holds_its_device_up_is_detected() -> None:
     assert result.gain_us == 50.0
 
 
+def test_a_wait_for_untraced_ranks_is_no_host_work() -> None:
+    """20 of 100 us of host time wait for peers: twice as fast, the host is done after 20 + 40 us."""
+    step = _calls(20.0, 5.0)
+    waits = np.flatnonzero((step.kind == NodeType.HOST) & (step.latency_us > 0))[-1]
+    segment = step.graph.nodes["segment"].astype(object)
+    step.graph.nodes["segment"] = segment.where(np.arange(len(segment)) != waits, "peer_wait")
+    for one in (step, replace(other := _calls(20.0, 5.0), stall_us=np.arange(other.graph.num_nodes) == waits)):
+        result = only(one, host_bound)  # a stall does not scale with the host either
+        assert result.evidence[1] == "most host time, all ranks: aten::add 80 us"
+        assert result.gain_us == 40.0
+        assert only(one, launch_bound).evidence[0].startswith("4 of 5 calls")
+
+
 def test_small_kernels_are_detected() -> None:
     """Without launches all five kernels of 5 us run one after the other: 25 us of 100."""
     result = only(_calls(20.0, 5.0), launch_bound)
