@@ -21,7 +21,6 @@ import pandas as pd
 
 from gnnperf.analytic import default_constants
 from gnnperf.analytic.kernels.dispatch import cdna_bytes, has_forms, roofline_us
-from gnnperf.analytic.kernels.nodes import distinct_calls
 from gnnperf.analytic.roofline import (
     CDNA_FILE,
     OTHERS,
@@ -32,12 +31,13 @@ from gnnperf.analytic.roofline import (
     rate_key_of,
     shares_us,
 )
-from gnnperf.core import NodeType, OpFamily
+from gnnperf.core import OpFamily
 from gnnperf.hardware import conf_dir, match_device
 from research.benchmarks._public_runs import imported
 from research.benchmarks.trace_kernels import gpu_recordings
 from research.fitting.files import write_constants
 from research.fitting.logs import fit_logs, softened
+from research.fitting.recorded import calls_of
 
 PROVENANCE = (
     "fitted by research/fitting/cdna.py on the kernels of {runs} recordings of {projects} (MIT) on {devices}. "
@@ -58,12 +58,10 @@ def measured() -> Iterator[pd.DataFrame]:
             continue
         _, graph = imported(recording)
         device = match_device(graph.device_names[0])
-        nodes = graph.nodes[(graph.nodes["node_type"] == NodeType.COMPUTE) & (graph.nodes["stream"] >= 0)]
-        if device is None or device.kind != "gpu" or has_forms(device) or nodes.empty:
+        if device is None or device.kind != "gpu" or has_forms(device):
             continue
-        calls, code = distinct_calls(nodes)
-        us = nodes["latency_us"].groupby(code).agg(["mean", "size"]).reindex(range(len(calls)))
-        kernels = np.array([call.num_kernels for call in calls], float)
+        rows = calls_of(graph)
+        calls, kernels = rows["call"].tolist(), rows["kernels"].to_numpy(float)
         roofline = roofline_us(calls, device, default_constants().roofline_power)
         yield pd.DataFrame({
             "device": device.name, "project": recording.entries[0].repo, "run": recording.name,
@@ -72,7 +70,7 @@ def measured() -> Iterator[pd.DataFrame]:
             "flops": [call.flops for call in calls], "bytes": cdna_bytes(calls),
             "rate": [device.flops_per_s[rate_key_of(device, call.family, call.dtype)] for call in calls],
             "bandwidth": device.memory_bandwidth_bytes_per_s, "kernels": kernels,
-            "measured_us": us["mean"].to_numpy(float) * kernels, "number": us["size"].to_numpy(float) / kernels,
+            "measured_us": rows["us"], "number": rows["total_us"] / rows["us"],
             "roofline_us": roofline + (kernels - 1) * device.launch_floor_us,
         })  # fmt: skip
 
