@@ -101,8 +101,8 @@ EXPONENTIALS_PER_CLOCK = 16.0
 # gradient in 32 bits, read them and write them in 16 bits: bytes for each element of the queries.
 SUMS_BYTES = 2 + 2 + 4 + 4 + 2
 WARP_SHARE: Mapping[str, float] = {"hopper": 0.63}
-# Of training programs of datasets/h200: what cuDNN's backward kernels reach of that, and how much longer its forward
-# kernel takes that draws a mask of dropout, next to a second one.
+# Of training programs (research/fitting/recorded.py): what cuDNN's backward kernels reach of that, and how much longer
+# its forward kernel takes that draws a mask of dropout, next to a second one.
 BACKWARD_SHARE: Mapping[str, float] = {"hopper": 0.7}
 DROPOUT_SLOWDOWN, CUDNN = 2.4, "cudnn_attention"
 FLOPS_PER_COLUMN = {False: 4.0, True: 10.0}  # of a pair, forward and backward (Dao 2023, section 4.1)

@@ -33,8 +33,8 @@ VECTOR_BYTES = 16  # of one load
 # sectors and not 4, partly from caches: mean over NeuSight's tables of V100, T4, P100 and P4 (1.12, 1.07, 1.05, 1.03).
 SECTOR_BYTES, UNALIGNED_TRAFFIC = 32, dict.fromkeys(("pascal", "volta", "turing"), 1.067)
 # Threads walk down all rows to sum scale's and shift's gradients, unless there are many rows and few columns
-# (layer_norm_kernel.cu). Clocks of a row: training programs of datasets/h200.
-SPLIT_ROWS, ROW_CLOCKS = 64 * 1024, 7.5
+# (layer_norm_kernel.cu). `clocks` has those of a row.
+SPLIT_ROWS, NORM_ROW = 64 * 1024, "layer_norm_row"
 SHARED_BYTES = 48 * 1024  # of a block (CUDA C++ programming guide), what SoftMax.cu compares a row with
 WORD_BYTES = 4  # as long do elements take that no vector load can read (TraceLens, MIT: bf16 rows of 3137 and 5185)
 NORM_BACKWARD = (2, 1)  # reads the gradient and the input, writes the input's gradient
@@ -97,7 +97,7 @@ def layer_norm_backward_us(
     moved = 2.0 * rows * columns * item_bytes  # [n]
     sums = stream_us(moved, device, constants, missing_share(moved, turns, device, constants))  # [n]
     split = (rows > SPLIT_ROWS) & (columns / WARP_THREADS < device.num_sms / 2)  # [n]
-    walk = device.launch_floor_us + rows * ROW_CLOCKS / device.clock_hz * US  # [n]
+    walk = device.launch_floor_us + rows * constants.clocks[NORM_ROW] / device.clock_hz * US  # [n]
     return grad_input + np.where(split, sums, np.maximum(sums, walk))
 
 

@@ -109,6 +109,11 @@ def cdna_kind(op_name: str, family: str) -> str:
     return family
 
 
+def cdna_power(kind: str, roofline_power: float) -> float:
+    """p of (compute^p + memory^p)^(1/p): a convolution computes and turns its tensors in turn, so the two add up."""
+    return 1.0 if kind == OpFamily.CONV else roofline_power
+
+
 def shares_us(
     flops: np.ndarray, moved_bytes: np.ndarray, rate_per_s: np.ndarray, num_kernels: np.ndarray, shares: FamilyShares,
     bandwidth_per_s: float, power: float,

@@ -9,47 +9,24 @@ measured| over measured. "total" is predicted over measured.
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import numpy as np
 import pandas as pd
 
 from gnnperf.analytic import default_constants
 from gnnperf.analytic.kernels.dispatch import kernel_times, roofline_us
-from gnnperf.analytic.kernels.nodes import distinct_calls
-from gnnperf.core import NodeType, OpFamily
-from gnnperf.gnn.data.recordings import read_json, read_recordings
-from gnnperf.graph import load_graph
+from gnnperf.core import OpFamily
 from gnnperf.hardware import load_device
 from research.benchmarks._frame import print_head, print_row, run_main
+from research.fitting.recorded import DEVICE, OTHERS, TRAIN, recorded_calls
 
-DATA, DEVICE = Path("datasets/h200"), "h200"
-TRAIN, OTHERS = "train", "others"
 LEAST_SHARE = 0.005  # of the time: families and ops below it are in the sum only
-CALL = ["run", "op_name", "family", "input_dims", "dtype"]
 
 
 def kernels() -> pd.DataFrame:
     """A row per distinct call of a recording: us of all its kernels, measured, by form and by roofline."""
-    train = set(read_json(DATA / "splits.json")["program"]["train"])
-    device, power = load_device(DEVICE), default_constants("gpu").roofline_power
-    parts = []
-    for recording in (one for repeats in read_recordings(DATA).values() for one in repeats.values()):
-        nodes = load_graph(recording.path, None).nodes
-        nodes = nodes[((nodes["node_type"] == NodeType.COMPUTE) & (nodes["stream"] >= 0)).to_numpy()]
-        calls, code = distinct_calls(nodes)
-        num_kernels = np.array([call.num_kernels for call in calls], float)  # [num_calls]
-        form_us, plain_us = kernel_times(calls, device, power).latency_us, roofline_us(calls, device, power)
-        rows = nodes[CALL[1:]].astype(object).assign(
-            run=recording.name, part=TRAIN if recording.name in train else OTHERS,
-            measured_us=nodes["latency_us"].to_numpy(float), form=(form_us / num_kernels)[code],
-            roofline=(plain_us / num_kernels)[code])  # fmt: skip
-        parts.append(rows)
-    every = pd.concat(parts, ignore_index=True)
-    means = every.groupby([*CALL, "part"], dropna=False)[["measured_us", "form", "roofline"]].agg(["mean", "size"])
-    count = means["measured_us", "size"]
-    result = pd.DataFrame({name: means[name, "mean"] * count for name in ("measured_us", "form", "roofline")})
-    return result.reset_index()
+    rows, device, power = recorded_calls(), load_device(DEVICE), default_constants("gpu").roofline_power
+    calls, number = rows["call"].tolist(), rows["total_us"] / rows["us"]
+    form_us, plain_us = kernel_times(calls, device, power).latency_us, roofline_us(calls, device, power)
+    return rows.assign(measured_us=rows["total_us"], form=form_us * number, roofline=plain_us * number)
 
 
 def _figures(rows: pd.DataFrame) -> list[str]:
@@ -63,7 +40,7 @@ def _figures(rows: pd.DataFrame) -> list[str]:
 
 def main() -> None:
     rows = kernels()
-    backward = rows["op_name"].str.contains("backward").map({True: ", backward", False: ""})
+    backward = rows["op"].str.contains("backward").map({True: ", backward", False: ""})
     apart = rows["family"].isin([str(one) for one in (OpFamily.CONV, OpFamily.ATTENTION, OpFamily.NORM)])
     rows["kind"] = rows["family"] + backward.where(apart, "")  # with the direction where that has forms of its own
     share = rows.groupby("part")["measured_us"].sum()

@@ -4,6 +4,8 @@
 
 writes conf/analytic/cdna.yaml. Per kind of op: the roofline alone (before), the constants in sample, and each program
 predicted by constants that were fitted on the other programs (the kinds that only one program has cannot be judged).
+Other kinds are expected to reach what gemms reach of the peak rate and copies of the bandwidth. How strongly (PRIOR)
+was chosen by programs left out.
 """
 
 from __future__ import annotations
@@ -11,21 +13,31 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import astuple, replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from gnnperf.analytic import default_constants
-from gnnperf.analytic.kernels.dispatch import has_forms, roofline_us
-from gnnperf.analytic.kernels.nodes import distinct_calls
-from gnnperf.analytic.roofline import CDNA_FILE, OTHERS, CdnaConstants, FamilyShares, cdna_kind, rate_key_of, shares_us
-from gnnperf.core import NodeType
+from gnnperf.analytic.kernels.dispatch import cdna_bytes, has_forms, roofline_us
+from gnnperf.analytic.roofline import (
+    CDNA_FILE,
+    OTHERS,
+    CdnaConstants,
+    FamilyShares,
+    cdna_kind,
+    cdna_power,
+    rate_key_of,
+    shares_us,
+)
+from gnnperf.core import OpFamily
 from gnnperf.hardware import conf_dir, match_device
 from research.benchmarks._public_runs import imported
 from research.benchmarks.trace_kernels import gpu_recordings
 from research.fitting.files import write_constants
 from research.fitting.logs import fit_logs, softened
+from research.fitting.recorded import calls_of
 
 PROVENANCE = (
     "fitted by research/fitting/cdna.py on the kernels of {runs} recordings of {projects} (MIT) on {devices}. "
@@ -33,8 +45,8 @@ PROVENANCE = (
     "left out."
 )
 POWER = 4.0
-START = np.array([0.5, 0.6, 4.0])  # compute share, bandwidth share, us of a kernel
-PRIOR, DISTURBED, DIGITS = 0.1, 0.3, 3
+START = FamilyShares(compute_share=0.5, bandwidth_share=0.6, start_us=4.0)
+PRIOR, DISTURBED, DIGITS = 0.3, 0.3, 3
 LEAST_SHARE = 0.003  # of the time: kinds that have constants of their own
 VARIANT = re.compile(r"(prefill)?decode|-[0-9a-f]{8}$")  # in a recording's name: the program's is the rest
 
@@ -46,21 +58,19 @@ def measured() -> Iterator[pd.DataFrame]:
             continue
         _, graph = imported(recording)
         device = match_device(graph.device_names[0])
-        nodes = graph.nodes[(graph.nodes["node_type"] == NodeType.COMPUTE) & (graph.nodes["stream"] >= 0)]
-        if device is None or device.kind != "gpu" or has_forms(device) or nodes.empty:
+        if device is None or device.kind != "gpu" or has_forms(device):
             continue
-        calls, code = distinct_calls(nodes)
-        us = nodes["latency_us"].groupby(code).agg(["mean", "size"]).reindex(range(len(calls)))
-        kernels = np.array([call.num_kernels for call in calls], float)
+        rows = calls_of(graph)
+        calls, kernels = rows["call"].tolist(), rows["kernels"].to_numpy(float)
         roofline = roofline_us(calls, device, default_constants().roofline_power)
         yield pd.DataFrame({
             "device": device.name, "project": recording.entries[0].repo, "run": recording.name,
             "program": VARIANT.sub("", recording.name),
             "kind": [cdna_kind(call.op_name, call.family) for call in calls],
-            "flops": [call.flops for call in calls], "bytes": [call.moved_bytes for call in calls],
+            "flops": [call.flops for call in calls], "bytes": cdna_bytes(calls),
             "rate": [device.flops_per_s[rate_key_of(device, call.family, call.dtype)] for call in calls],
             "bandwidth": device.memory_bandwidth_bytes_per_s, "kernels": kernels,
-            "measured_us": us["mean"].to_numpy(float) * kernels, "number": us["size"].to_numpy(float) / kernels,
+            "measured_us": rows["us"], "number": rows["total_us"] / rows["us"],
             "roofline_us": roofline + (kernels - 1) * device.launch_floor_us,
         })  # fmt: skip
 
@@ -68,10 +78,11 @@ def measured() -> Iterator[pd.DataFrame]:
 def answered_us(rows: pd.DataFrame, shares: FamilyShares) -> np.ndarray:
     """[n] us of calls of one kind."""
     flops, moved, rate, kernels = (rows[name].to_numpy(float) for name in ("flops", "bytes", "rate", "kernels"))
-    return shares_us(flops, moved, rate, kernels, shares, float(rows["bandwidth"].iloc[0]), POWER)
+    power = cdna_power(str(rows["kind"].iloc[0]), POWER)
+    return shares_us(flops, moved, rate, kernels, shares, float(rows["bandwidth"].iloc[0]), power)
 
 
-def fit_shares(rows: pd.DataFrame) -> FamilyShares:
+def fit_shares(rows: pd.DataFrame, expected: FamilyShares) -> FamilyShares:
     """Of calls of one kind; a call weighs the root of its share of the time."""
     weight = np.sqrt((rows["measured_us"] * rows["number"]).to_numpy(float))
     weight /= weight.mean()
@@ -80,15 +91,19 @@ def fit_shares(rows: pd.DataFrame) -> FamilyShares:
         off = np.log(answered_us(rows, FamilyShares(*values)) / rows["measured_us"].to_numpy(float))
         return weight * softened(off, DISTURBED)
 
-    return FamilyShares(*fit_logs(residuals, START, PRIOR).tolist())
+    return FamilyShares(*fit_logs(residuals, np.array(astuple(expected)), PRIOR).tolist())
 
 
 def fitted(rows: pd.DataFrame) -> Mapping[str, FamilyShares]:
     """Per kind that took long enough; the rest together."""
     time = rows["measured_us"] * rows["number"]
     own = time.groupby(rows["kind"]).transform("sum") >= LEAST_SHARE * time.sum()
-    result = {str(kind): fit_shares(part) for kind, part in rows[own].groupby("kind")}
-    return {**result, OTHERS: fit_shares(rows[~own] if (~own).any() else rows)}
+    parts = {str(kind): part for kind, part in rows[own].groupby("kind")}
+    first = {kind: fit_shares(parts[kind], START) for kind in (OpFamily.GEMM, OpFamily.COPY) if kind in parts}
+    expected = replace(START, compute_share=first.get(OpFamily.GEMM, START).compute_share,
+                       bandwidth_share=first.get(OpFamily.COPY, START).bandwidth_share)  # fmt: skip
+    result = {kind: first.get(kind) or fit_shares(part, expected) for kind, part in parts.items()}
+    return {**result, OTHERS: fit_shares(rows[~own] if (~own).any() else rows, START)}
 
 
 def total_and_error(us: np.ndarray, rows: pd.DataFrame) -> str:

@@ -24,6 +24,7 @@ from gnnperf.analytic.memory_bound.constants import (
     MemoryConstants,
     MemorySystem,
     RowKernel,
+    default_memory_constants,
 )
 from gnnperf.analytic.memory_bound.streams import CONCATENATION, OTHER, elementwise_us, missing_share
 from gnnperf.analytic.normalization import WARP_COLUMNS, layer_norm_us, softmax_us
@@ -38,21 +39,20 @@ PROVENANCE = (
     "sitar-lab/NeuSight "
     "(MIT; float32 forward, torch 2.1, {devices}). rereads, overlap_power and lane_cycles.other follow from how the "
     "kernels are written and are not fitted; lane_cycles of CatArrayBatchedCopy are "
-    "fitted on public traces, those after it on datasets/h200. "
+    "fitted on public traces, those after it and clocks by research/fitting/recorded.py on datasets/h200. "
     "Do not judge the model on those devices with these constants."
 )
 LAYER_NORM, SOFTMAX = "ln", "softmax"
 HEAVY = {"pow": "pow", "powu": "pow"}  # tables whose op costs more instructions than an add: op of the lane cycles
-# Training programs of datasets/h200, where kernels outlast their bytes; max pooling: mean with a V100's traces.
-RECORDED = {"index_add": 277.0, "max_pool2d_backward": 267.0, "cast": 97.0}
 DIGITS = 4  # significant, in the file
 ITEM_BYTES = 4
 FLOOR_QUANTILE = 0.05  # of a table's rows by size: these are the call's own time, whatever the kernel does
 LOOP = 1.0  # turns: the same call again and again
 EVERY = 7  # of the rows is enough for a handful of constants
+RECORDED = default_memory_constants()  # what research.fitting.recorded fits is kept
 START = MemoryConstants(
     stream_share=0.8, cache_share=0.9, partitioned_share=0.65, cache_bytes_per_clock=16.0,
-    lane_cycles={OTHER: 4.0, "pow": 30.0, CONCATENATION: 120.0, **RECORDED},
+    lane_cycles={**RECORDED.lane_cycles, OTHER: 4.0, "pow": 30.0, CONCATENATION: 120.0}, clocks=RECORDED.clocks,
     rows={
         "layer_norm": RowKernel(1.0, 400.0, 0.5, 12.0, 0.9, 3.0),
         "softmax_warp": RowKernel(0.0, 50.0, 0.3, 16.0, 0.85, 3.0),

@@ -32,8 +32,8 @@ from gnnperf.analytic.memory_bound.streams import issue_us, traffic_us
 from gnnperf.graph import UnknownCost
 
 FORWARD, GRAD_INPUT, GRAD_WEIGHT = ConvolutionPass
-# Lane cycles of a depthwise multiply-add: ConvNeXt on an H200 (datasets/h200), windows of 7 x 7, four sizes of images.
-DEPTHWISE_CYCLES = {FORWARD: 13.5, GRAD_INPUT: 13.5, GRAD_WEIGHT: 178.0}
+# Keys of lane_cycles of a depthwise multiply-add.
+DEPTHWISE = {FORWARD: "depthwise", GRAD_INPUT: "depthwise", GRAD_WEIGHT: "depthwise_weight"}
 # With so many kernels forward and backward, cuDNN turns images [N, C, H, W] for matrix units and the result back: each
 # is read and written, in 16 bits as slowly as in 32.
 LAYOUT_KERNELS, LAYOUT_BYTES = (3, 5), 2 * 4
@@ -163,7 +163,8 @@ def _pass_us(calls: Sequence[KernelCall], which: ConvolutionPass, setting: Setti
             result[rows] = lanes_algorithms(requested, which, dtype, setting).fastest_us(setting.convolution)
         adds = requested.images * requested.out_channels * requested.out_height * requested.out_width
         adds = adds * requested.window_height * requested.window_width  # [rows]
-        depthwise = setting.device.launch_floor_us + issue_us(adds, DEPTHWISE_CYCLES[which], setting.device)
+        cycles = setting.memory.lane_cycles[DEPTHWISE[which]]
+        depthwise = setting.device.launch_floor_us + issue_us(adds, cycles, setting.device)
         result[rows] = np.where((requested.groups > 1) & (requested.groups == requested.in_channels),
                                 depthwise, result[rows])  # fmt: skip
     return result

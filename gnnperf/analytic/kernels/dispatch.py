@@ -8,7 +8,7 @@ import numpy as np
 
 from gnnperf.analytic.attention import attentions_us
 from gnnperf.analytic.batch_norm import batch_norms_us
-from gnnperf.analytic.convolution.calls import convolutions_us
+from gnnperf.analytic.convolution.calls import LAYOUT_BYTES, convolutions_us
 from gnnperf.analytic.convolution.model import default_convolution_constants
 from gnnperf.analytic.embedding.batched_calls import batched_us
 from gnnperf.analytic.embedding.calls import lookups_us
@@ -28,6 +28,7 @@ from gnnperf.analytic.normalization import rows_us
 from gnnperf.analytic.roofline import (
     CdnaConstants,
     cdna_kind,
+    cdna_power,
     compute_us,
     default_cdna_constants,
     flops_per_s,
@@ -122,10 +123,16 @@ def cdna_us(calls: Sequence[KernelCall], device: DeviceSpec, constants: CdnaCons
         bandwidth /= constants.of(OpFamily.COPY).bandwidth_share
     for kind in dict.fromkeys(kinds.tolist()):
         rows = np.flatnonzero(kinds == kind)
-        flops, moved = column(calls, "flops")[rows], column(calls, "moved_bytes")[rows]
-        shares = constants.of(kind)
-        result[rows] = shares_us(flops, moved, peak[rows], kernels[rows], shares, bandwidth, constants.roofline_power)
+        flops, moved = column(calls, "flops")[rows], cdna_bytes(calls)[rows]
+        shares, power = constants.of(kind), cdna_power(kind, constants.roofline_power)
+        result[rows] = shares_us(flops, moved, peak[rows], kernels[rows], shares, bandwidth, power)
     return np.maximum(result - (kernels - 1) * device.launch_floor_us, device.launch_floor_us)
+
+
+def cdna_bytes(calls: Sequence[KernelCall]) -> Array:
+    """[n] bytes on an AMD GPU: MIOpen turns every convolution's tensors to channels last and back."""
+    turned = [LAYOUT_BYTES / call.item_bytes if call.family == OpFamily.CONV else 0.0 for call in calls]
+    return column(calls, "moved_bytes") * (1.0 + np.array(turned, float))
 
 
 def forms_us(calls: Sequence[KernelCall], device: DeviceSpec) -> Array:

@@ -35,19 +35,17 @@ from gnnperf.core import OpFamily
 from gnnperf.graph import UnknownCost, broadcast, lookup, supported_ops
 
 TENSORS_PER_LAUNCH = {1: 110, 2: 64, 3: 48, 4: 36, 5: 30}  # MultiTensorApply.cuh: depth_to_max_tensors
-# A sum of columns takes longer than its bytes: parts of a column meet, and threads walk down rows (datasets/h200,
-# training programs).
-COLUMN_US, ROW_CLOCKS = 7.0, 1.2
-# Of a row of a cumsum down a matrix, for the sizes measured (datasets/h200): a call does not have its axis, and along
-# the columns of a larger one it takes its bytes.
-SCAN_CLOCKS, SCAN_ROWS, SCAN_COLUMNS = 336.0, 4096, 8
+# Keys of `clocks`. A sum of columns takes longer than its bytes: parts of a column meet in log2(rows) levels, and
+# threads walk down rows. nll_loss_backward in two axes runs in one block.
+COLUMN_LEVEL, COLUMN_ROW, SCAN_ROW, LOSS_TARGET = "column_level", "column_row", "cumsum_row", "nll_loss_target"
+# Of a cumsum down a matrix, the sizes measured (datasets/h200): a call does not have its axis, and along the columns of
+# a larger one it takes its bytes.
+SCAN_ROWS, SCAN_COLUMNS = 4096, 8
 CASTS, WIDENED_BYTES = "cast", 2 + 4
 # Ops that issue more than loads and stores -> key of lane_cycles
 ISSUED = {**dict.fromkeys(("aten::cat", "aten::concat", "aten::concatenate"), CONCATENATION),
           "aten::index_add": "index_add", "aten::max_pool2d_with_indices_backward": "max_pool2d_backward",
           "aten::copy": CASTS}  # fmt: skip
-# nll_loss_backward in two axes runs in one block: clocks for each target (datasets/h200, training programs).
-LOSS_CLOCKS = 1.95
 BROADCAST_STREAMS = 3.0  # that pass between two sweeps of a broadcast operand: itself, another one, the result
 CHUNK_ELEMENTS, CHUNKS_PER_LAUNCH = 65536, 320  # MultiTensorApply.cuh: kChunkSize, depth_to_max_blocks
 
@@ -64,9 +62,14 @@ def streams_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
         known = rows[~np.isnan(elements)]
         us[known] = elementwise_us(key, elements[~np.isnan(elements)], moved[known], setting.device, setting.memory,
                                    missing[known])  # fmt: skip
-    losses = sized(calls, _targets, 1)[:, 0] * LOSS_CLOCKS / setting.device.clock_hz * US
+    losses = _clocks_us(sized(calls, _targets, 1)[:, 0], LOSS_TARGET, setting)
     us = np.where(np.isnan(losses), us, setting.device.launch_floor_us + losses)
     return _no_faster_than_arithmetic(us, calls, setting)
+
+
+def _clocks_us(steps: Array, of: str, setting: Setting) -> Array:
+    """[n] us of steps that a block does one after the other."""
+    return steps * setting.memory.clocks[of] / setting.device.clock_hz * US
 
 
 def _issued_elements(call: KernelCall) -> tuple[float]:
@@ -105,7 +108,7 @@ def elementwise_calls_us(calls: Sequence[KernelCall], setting: Setting) -> Array
     for name in map(str, np.unique(names)):
         rows = np.flatnonzero(names == name)
         result[rows] = elementwise_us(name, elements[rows], moved[rows], setting.device, setting.memory, missing[rows])
-    scans = sized(calls, _scanned_rows, 1)[:, 0] * SCAN_CLOCKS / setting.device.clock_hz * US
+    scans = _clocks_us(sized(calls, _scanned_rows, 1)[:, 0], SCAN_ROW, setting)
     return _no_faster_than_arithmetic(np.fmax(result, setting.device.launch_floor_us + scans), calls, setting)
 
 
@@ -121,7 +124,8 @@ def reductions_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     elements, items, turns = sized(calls, _first_elements, 1)[:, 0], column(calls, "item_bytes"), column(calls, "turns")
     results = np.maximum(column(calls, "moved_bytes") / items - elements, 1.0)  # what the input leaves of the bytes
     rows_summed = np.nan_to_num(sized(calls, _rows_of_columns, 1)[:, 0])
-    columns = np.where(rows_summed > 0, COLUMN_US + rows_summed * ROW_CLOCKS / setting.device.clock_hz * US, 0.0)
+    levels = np.log2(np.maximum(rows_summed, 1.0))  # [n]
+    columns = _clocks_us(levels, COLUMN_LEVEL, setting) + _clocks_us(rows_summed, COLUMN_ROW, setting)
     result = streams_us(calls, setting)
     for item in np.unique(items):
         rows = np.flatnonzero((items == item) & ~np.isnan(elements + results))

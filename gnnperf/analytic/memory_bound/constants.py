@@ -52,6 +52,7 @@ class MemoryConstants:
     cache_bytes_per_clock: AboveZero  # of one SM from the last-level cache
     # elementwise op -> cycles of one float32 lane per element; "other" for the rest
     lane_cycles: Mapping[str, FromZero]
+    clocks: Mapping[str, FromZero]  # of steps that a block does one after the other: a row, a target, a level of a sum
     rows: Mapping[str, RowKernel]  # ROW_KERNELS -> its constants, of all generations together
     gaps: Mapping[str, EventGap] = field(default_factory=dict)  # class of op -> EventGap
     # the same of each memory that was measured; the nearest is taken where a device's is known

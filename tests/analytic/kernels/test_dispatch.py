@@ -97,6 +97,15 @@ def test_amd_gpus_have_a_roofline_per_kind_of_op() -> None:
     assert times_us([copy], sustained)[0] == pytest.approx(2**31 / 4e12 * 1e6, rel=0.01)
 
 
+def test_convolutions_on_amd_gpus_turn_their_tensors_to_channels_last_and_back() -> None:
+    device, shares = load_device("mi300x"), default_cdna_constants().of("conv")
+    moved_bytes = 2 * (2 * 64 * 128 * 28 * 28 + 128 * 128 * 9)
+    turned = KernelCall("aten::miopen_convolution", None, "bfloat16", "conv", 1.5e10, moved_bytes, num_kernels=5)
+    computed = turned.flops / (device.flops_per_s["bfloat16_matrix"] * shares.compute_share)
+    moved = turned.moved_bytes * (1 + 8 / 2) / (device.memory_bandwidth_bytes_per_s * shares.bandwidth_share)
+    assert times_us([turned], device)[0] == pytest.approx(5 * shares.start_us + (computed + moved) * 1e6)
+
+
 def test_rows_of_an_odd_length_are_read_element_by_element() -> None:
     """Recorded by AMD-AGI/TraceLens (MIT) on an H100: 2.4 to 3.1 times as long as rows next to them."""
     h100 = load_device("h100_sxm")

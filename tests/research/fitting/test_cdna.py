@@ -28,3 +28,12 @@ def test_shares_are_found_per_kind_and_rare_kinds_together() -> None:
     for kind, known in (("conv", conv), ("copy", copies)):
         assert result[kind].compute_share == pytest.approx(known.compute_share, rel=0.05)
     assert result[OTHERS].start_us == pytest.approx(5.0, rel=0.1)
+
+
+def test_what_a_kind_does_not_show_is_what_gemms_and_copies_reach() -> None:
+    gemm, copies = FamilyShares(0.3, 0.3, 5.0), FamilyShares(0.5, 0.8, 5.0)
+    short = rows_of("pooling", copies, 4).assign(flops=1.0, bytes=1.0, number=1e3, measured_us=5.0)
+    rows = pd.concat([rows_of("gemm", gemm), rows_of("copy", copies), short], ignore_index=True)
+    own = fitted(rows)["pooling"]
+    assert own.compute_share == pytest.approx(fitted(rows)["gemm"].compute_share, rel=1e-3)
+    assert own.bandwidth_share == pytest.approx(fitted(rows)["copy"].bandwidth_share, rel=1e-3)

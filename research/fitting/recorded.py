@@ -1,0 +1,122 @@
+"""Fit constants of kernels that no op table has, on the training programs of the recorded H200 runs (datasets/h200).
+
+    GNNPERF_DATA_MIRROR=FOLDER python -m research.fitting.recorded [OUT.yaml]
+
+writes lane_cycles and clocks into conf/analytic/memory_bound.yaml, and prints what `analytic.attention` has as numbers.
+A constant is fitted on the calls that it decides: those which take another time with twice its value. A call weighs the
+root of its share of the time. A V100's traces (pytorch/kineto, BSD) take part in max pooling, which weighs GPUs evenly.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from gnnperf.analytic.attention import BACKWARD_SHARE, CUDNN, DROPOUT_SLOWDOWN
+from gnnperf.analytic.convolution.model import default_convolution_constants
+from gnnperf.analytic.gemm.constants import default_gemm_constants
+from gnnperf.analytic.kernels.call import Setting
+from gnnperf.analytic.kernels.dispatch import FORMS
+from gnnperf.analytic.kernels.nodes import distinct_calls
+from gnnperf.analytic.memory_bound.constants import MEMORY_BOUND_FILE, MemoryConstants, default_memory_constants
+from gnnperf.core import NodeType
+from gnnperf.gnn.data.recordings import read_json, read_recordings
+from gnnperf.graph import ExecutionGraph, load_graph
+from gnnperf.hardware import conf_dir, load_device
+from research.benchmarks._frame import print_head, print_row
+from research.benchmarks.trace_evidence import gpu_recordings
+from research.fitting.batch_norm import PUBLIC, PUBLIC_DEVICE
+from research.fitting.files import write_constants
+from research.fitting.logs import fit_logs, softened
+
+DATA, DEVICE = Path("datasets/h200"), "h200"
+TRAIN, OTHERS = "train", "others"  # parts of the recordings
+LANE_CYCLES = ("index_add", "max_pool2d_backward", "cast", "depthwise", "depthwise_weight")
+POOLING = "aten::max_pool2d_with_indices_backward"
+DECIDES, DISTURBED, DIGITS = 0.05, 0.1, 4
+Form = Callable[[pd.DataFrame, float], np.ndarray]  # calls, value of a constant -> [n] us
+
+
+def calls_of(graph: ExecutionGraph) -> pd.DataFrame:
+    """A row per distinct call of a GPU: us of all its kernels, and of all such calls."""
+    nodes = graph.nodes[((graph.nodes["node_type"] == NodeType.COMPUTE) & (graph.nodes["stream"] >= 0)).to_numpy()]
+    calls, code = distinct_calls(nodes)
+    times = nodes["latency_us"].groupby(code).agg(["mean", "sum"]).reindex(range(len(calls)))
+    result = pd.DataFrame({"call": calls, "op": [c.op_name for c in calls], "family": [str(c.family) for c in calls],
+                           "kernels": [c.num_kernels for c in calls], "total_us": times["sum"]})  # fmt: skip
+    dropped = result["op"].str.endswith(CUDNN) & (result["kernels"] > 1)  # the backward does not show the mask
+    return result.assign(dropped=dropped, masked=dropped.any(), us=times["mean"] * result["kernels"])
+
+
+def recorded_calls() -> pd.DataFrame:
+    """Calls of all recordings; those of training programs gave constants."""
+    train = set(read_json(DATA / "splits.json")["program"]["train"])
+    every = (one for repeats in read_recordings(DATA).values() for one in repeats.values())
+    parts = [calls_of(load_graph(one.path, None)).assign(part=TRAIN if one.name in train else OTHERS) for one in every]
+    return pd.concat(parts, ignore_index=True).assign(device=DEVICE)
+
+
+def forms_us(rows: pd.DataFrame, memory: MemoryConstants) -> np.ndarray:
+    """[n] us of calls by these constants."""
+    result = np.empty(len(rows))
+    for (name, family), places in rows.groupby(["device", "family"]).indices.items():
+        device, kernels = load_device(name), rows["kernels"].to_numpy()[places]
+        setting = Setting(device, memory, default_gemm_constants(), default_convolution_constants())
+        us = FORMS[family](rows["call"].iloc[places].tolist(), setting)
+        result[places] = us + (kernels - 1) * device.launch_floor_us
+    return result
+
+
+def changed(memory: MemoryConstants, field: str, key: str, value: float) -> MemoryConstants:
+    """Constants with one other value."""
+    return replace(memory, **{field: {**getattr(memory, field), key: value}})
+
+
+def fitted(name: str, ships: float, us: Form, rows: pd.DataFrame) -> float:
+    """The value that gives the times of training programs; prints what it is worth, on others, too."""
+    decided = rows[np.abs(us(rows, 2.0 * ships) / us(rows, ships) - 1.0) > DECIDES]
+    train, others = (decided[decided["part"] == part] for part in (TRAIN, OTHERS))
+    weight = np.sqrt(train["total_us"] / train.groupby("device")["total_us"].transform("sum") * len(train))
+
+    def residuals(values: np.ndarray) -> np.ndarray:
+        off = np.log(us(train, float(values[0])) / train["us"].to_numpy())
+        return np.asarray(weight * softened(off, DISTURBED))
+
+    value = float(fit_logs(residuals, np.array([ships]), 0.0)[0])
+    shown = []
+    for own in (train, others):
+        error, time = np.abs(us(own, value) / own["us"] - 1.0), own["total_us"]
+        shown += [len(own), f"{time.sum() / 1e3:.1f}", f"{100 * (error * time).sum() / max(time.sum(), 1.0):.0f} %"]
+    print_row(name, ships, f"{value:.4g}", *shown)
+    return value
+
+
+def main() -> None:
+    """Fit, judge and write."""
+    out = Path(sys.argv[1]) if len(sys.argv) > 1 else conf_dir("analytic") / MEMORY_BOUND_FILE
+    pooled = [calls_of(graph).query("op == @POOLING") for _, graph in gpu_recordings(PUBLIC)]
+    rows = pd.concat([recorded_calls(), pd.concat(pooled).assign(part=TRAIN, device=PUBLIC_DEVICE)], ignore_index=True)
+    rows = rows[rows["family"].isin(list(map(str, FORMS))) & (rows["us"] > 0)]
+    memory = default_memory_constants()
+    print_head("constant", "ships", "fitted", *("calls", "ms", "error by time") * 2)
+    backward = rows["op"].str.endswith("attention_backward") & ~rows["masked"]
+    fitted("backward_share", share := BACKWARD_SHARE["hopper"],
+           lambda calls, value: forms_us(calls, memory) * share / value, rows[backward])  # fmt: skip
+    fitted("dropout_slowdown", DROPOUT_SLOWDOWN,
+           lambda calls, value: forms_us(calls, memory) * value / DROPOUT_SLOWDOWN, rows[rows["dropped"]])  # fmt: skip
+    for field, keys in (("lane_cycles", LANE_CYCLES), ("clocks", tuple(memory.clocks))):
+        for key in keys:
+            with_value = partial(changed, memory, field, key)
+            us: Form = lambda calls, value, own=with_value: forms_us(calls, own(value))  # noqa: E731
+            memory = with_value(fitted(key, getattr(memory, field)[key], us, rows))
+    write_constants(out, memory, DIGITS)
+
+
+if __name__ == "__main__":
+    main()
