@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from gnnperf.core import PREDICTION_COLUMNS, WORK_TYPES, NodeType, OpFamily, Phase, Relation, Segment, Source
 from gnnperf.graph import ExecutionGraph, coded, op_names
@@ -163,6 +165,12 @@ def _text(column: pd.Series) -> pd.Series:
     """A category column as text, each word once; unknown stays unknown."""
     words = pd.array([*map(str, column.cat.categories), None], dtype="str")  # the last one is that of code -1
     return pd.Series(words.take(column.cat.codes.to_numpy(np.int64)), index=column.index)
+
+
+def arrow_texts(column: pd.Series, text: Callable[[Any], str] = str) -> pa.DictionaryArray:
+    """[n] a category column as words, each made once, and indices; null where a value is unknown."""
+    codes, words = column.cat.codes.to_numpy(np.int32), [text(word) for word in column.cat.categories]
+    return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), pa.array(words, pa.string()))
 
 
 FAMILY_OF = {NodeType.HOST: "host, all families", NodeType.COMM: "arrival and exit"}  # of these a family states little

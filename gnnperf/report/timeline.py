@@ -27,7 +27,7 @@ from isal import igzip
 
 from gnnperf.core import Source
 from gnnperf.predict import StepPrediction, critical_chain
-from gnnperf.report.summary import measured_slices, predicted_slices
+from gnnperf.report.summary import arrow_texts, measured_slices, predicted_slices
 
 # Slices on tracks: whole nanoseconds, and no overlap on a track, as the trace-event format asks.
 
@@ -89,9 +89,7 @@ def _values(column: pd.Series) -> pa.Array:
     """[n] numbers, or texts that are JSON already; null where a value is unknown."""
     if not isinstance(column.dtype, pd.CategoricalDtype):
         return pa.array(column, from_pandas=True)
-    words = [msgspec.json.encode(str(word)[:MAX_TEXT]).decode() for word in column.cat.categories]
-    codes = column.cat.codes.to_numpy(np.int32)
-    return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), pa.array(words, pa.string()))
+    return arrow_texts(column, lambda word: msgspec.json.encode(str(word)[:MAX_TEXT]).decode())
 
 
 def _json(values: pa.Array) -> pa.StringArray:
@@ -109,8 +107,14 @@ def _us(ns: np.ndarray) -> pa.StringArray:
 
 def _objects(members: Mapping[str, Texts]) -> pa.StringArray:
     """[n] JSON objects; a member that is null is left out, the first one never is."""
-    parts = [pc.binary_join_element_wise(f'{"," if number else "{"}"{key}":', text, "")
-             for number, (key, text) in enumerate(members.items())]  # fmt: skip
+    parts: list[Texts] = []
+    for number, (key, text) in enumerate(members.items()):
+        name = f'{"," if number else "{"}"{key}":'
+        num_null = 0 if isinstance(text, pa.Scalar) else text.null_count
+        if num_null == 0:  # joined once, with all others
+            parts += [name, text]
+        elif num_null < len(text):
+            parts.append(pc.binary_join_element_wise(name, text, ""))
     return pc.binary_join_element_wise(*parts, "}", "", null_handling="skip")
 
 

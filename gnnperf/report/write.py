@@ -8,13 +8,15 @@ from pathlib import Path
 
 import msgspec
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from gnnperf.core import InputError, csv_text, replacing_folder, task, to_json, untrusted, write_text
 from gnnperf.predict import StepPrediction
 from gnnperf.report.json_document import FORMAT, document
 from gnnperf.report.page import html_report
 from gnnperf.report.page.breakdown import occupancy
-from gnnperf.report.summary import as_text, coded_nodes, collectives, kernels, leading, totals, work_table
+from gnnperf.report.summary import arrow_texts, coded_nodes, collectives, kernels, leading, totals, work_table
 from gnnperf.report.timeline import tracks, write_timeline
 
 FILES = ("prediction.json", "nodes.parquet", "timeline.json.gz", "report.html")
@@ -69,12 +71,19 @@ def _write_files(estimate: StepPrediction, folder: Path) -> None:
         (folder / "prediction.json").write_bytes(to_json(given))
         advance(1.0)
         nodes = coded_nodes(estimate)
-        stored = other.submit(lambda: as_text(nodes).to_parquet(folder / "nodes.parquet", index=False))
+        stored = other.submit(_write_nodes, nodes, folder / "nodes.parquet")
         (folder / "report.html").write_text(html_report(estimate, nodes, slices, given), encoding="utf-8")
         advance(1.0)
         for written in (timeline, stored):
             written.result()
             advance(1.0)
+
+
+def _write_nodes(nodes: pd.DataFrame, path: Path) -> None:
+    """Write categories as words and indices, which Parquet stores; readers receive texts."""
+    arrow = {str(name): arrow_texts(column) if isinstance(column.dtype, pd.CategoricalDtype) else pa.array(column)
+             for name, column in nodes.items()}  # fmt: skip
+    pq.write_table(pa.table(arrow), path, store_schema=False)
 
 
 def _is_prediction(folder: Path) -> bool:
