@@ -66,7 +66,7 @@ BUSIEST = "Lengths: in each step the replica with most work stands for all; peak
 def sentences(plan: TransformerPlan) -> Iterator[str]:
     """What was taken for granted, in sentences."""
     experts = plan.experts
-    if experts is not None and experts.capacity_factor is None and experts.imbalance is None:
+    if experts is not None and experts.capacity_factor is experts.imbalance is experts.skew is None:
         yield EVEN_LOAD
     if plan.lengths is not None:
         yield BUSIEST
@@ -119,6 +119,7 @@ def _check_experts(plan: TransformerPlan) -> None:
     _divides(ways.expert, experts.count, "parallelism.expert", "experts.count")
     _divides(ways.tensor, experts.width or plan.mlp_width, "parallelism.tensor", "experts.width")
     _divides(experts.every, plan.model.layers, "experts.every", "model.layers")
+    require(experts.skew is None or plan.lengths is None, "experts.skew", experts.skew, "nothing with lengths")
     require(ways.tensor == 1 or ways.sequence, "parallelism.sequence", ways.sequence,
             "true with experts and parallelism.tensor above 1: each rank routes its part of the sequence")  # fmt: skip
 
