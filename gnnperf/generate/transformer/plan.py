@@ -60,6 +60,7 @@ class Sharding:
 # Which settings of a plan go together, and what is stated about those that do.
 
 EVEN_LOAD = "Experts: every rank is taken to get as many tokens; experts.imbalance states the busiest one."
+STALE = "Without a flush, gradients are those of the weights before the last update (PipeDream-2BW)."
 BUSIEST = "Lengths: in each step the replica with most work stands for all; peak memory is that of the longest samples."
 
 
@@ -68,6 +69,8 @@ def sentences(plan: TransformerPlan) -> Iterator[str]:
     experts = plan.experts
     if experts is not None and experts.capacity_factor is experts.imbalance is experts.skew is None:
         yield EVEN_LOAD
+    if not plan.schedule.pipeline.flushes:
+        yield STALE
     if plan.lengths is not None:
         yield BUSIEST
 
@@ -89,6 +92,9 @@ def _check_division(plan: TransformerPlan) -> None:
     _divides(batch, schedule.global_batch, "parallelism.data x schedule.micro_batch", "schedule.global_batch")
     if schedule.chunks > 1:
         require(ways.pipeline > 1, "parallelism.pipeline", ways.pipeline, "more than 1 to interleave chunks")
+    if not schedule.pipeline.flushes:
+        require(plan.num_micro_batches >= ways.pipeline, "schedule.global_batch", schedule.global_batch, "as many "
+                "micro-batches as stages or more: no gradient is older than one step")  # fmt: skip
     if schedule.pipeline is Pipeline.INTERLEAVED:
         _divides(ways.pipeline, plan.num_micro_batches, "parallelism.pipeline", "the number of micro-batches")
     _divides(plan.sequence_parts, model.sequence, TENSOR_CONTEXT, "model.sequence")
