@@ -17,6 +17,7 @@ from gnnperf.generate.transformer.lengths import drawn_steps
 from gnnperf.generate.transformer.memory import misplaced_groups, stage_tensors
 from gnnperf.generate.transformer.plan import TransformerPlan
 from gnnperf.generate.transformer.read import plan_from
+from gnnperf.generate.transformer.routing import drawn_loads, with_load
 from gnnperf.generate.uses import RankTensors
 from gnnperf.graph import ExecutionGraph
 
@@ -37,27 +38,36 @@ def read_plan(raw: Mapping[str, Any], where: str) -> Plan:
 
 
 def build_graph_of(plan: Plan) -> ExecutionGraph:
-    """The graph of one step; of samples of several lengths that of the median work among drawn ones."""
+    """The graph of one step; of steps that differ that of the median work among drawn ones."""
     if isinstance(plan, RecommendationPlan):
         return build_recommendation(plan)
     if isinstance(plan, ConvolutionalPlan):
         return build_network(plan)
-    drawn = () if plan.lengths is None else drawn_steps(plan)
-    return build_plan(plan, lengths=drawn[len(drawn) // 2] if drawn else ())
+    drawn = _drawn(plan) or [(plan, ())]
+    one, lengths = drawn[len(drawn) // 2]
+    return build_plan(one, lengths=lengths)
 
 
 def drawn_graphs(plan: Plan) -> tuple[ExecutionGraph, ...]:
-    """A graph for each drawn step of a plan whose samples differ in length; () of other plans."""
-    if not isinstance(plan, TransformerPlan) or plan.lengths is None:
-        return ()
-    return tuple(build_plan(plan, lengths=lengths) for lengths in drawn_steps(plan))
+    """A graph for each drawn step of a plan whose steps differ in lengths or routing; () of other plans."""
+    drawn = _drawn(plan) if isinstance(plan, TransformerPlan) else []
+    return tuple(build_plan(one, lengths=lengths) for one, lengths in drawn)
+
+
+def _drawn(plan: TransformerPlan) -> list[tuple[TransformerPlan, tuple[int, ...]]]:
+    """Each drawn step and the lengths of its micro-batches, by ascending work; []: all steps are alike."""
+    if plan.experts is not None and plan.experts.skew is not None:
+        return [(with_load(plan, load), ()) for load in drawn_loads(plan)]
+    return [] if plan.lengths is None else [(plan, lengths) for lengths in drawn_steps(plan)]
 
 
 def rank_tensors(plan: Plan) -> tuple[RankTensors, ...]:
-    """What ranks hold, one account per rank that differs from others."""
+    """What ranks hold, one account per rank that differs from others; of drawn steps that of most work."""
     if isinstance(plan, RecommendationPlan):
         return recommendation_tensors(plan)
-    return replica_tensors(plan) if isinstance(plan, ConvolutionalPlan) else stage_tensors(plan)
+    if isinstance(plan, ConvolutionalPlan):
+        return replica_tensors(plan)
+    return stage_tensors((_drawn(plan) or [(plan, ())])[-1][0])
 
 
 def step_work(plan: Plan) -> StepWork:

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from gnnperf.core import Subparsers, add_command, files, print_result, untrusted
+from gnnperf.core import Subparsers, add_command, files, print_result, require, untrusted
 
 if TYPE_CHECKING:
     from gnnperf.graph.execution_graph import ExecutionGraph
@@ -46,14 +46,16 @@ def _import(args: argparse.Namespace) -> None:
     from gnnperf.trace import read_run, selection, windowed
     from gnnperf.trace import storage as trace_storage
 
-    chosen = selection(args.ranks, args.steps)
+    chosen, gib = selection(args.ranks, args.steps), args.memory_gib
+    require(gib is None or gib * 2**30 > PROCESS_BYTES, "--memory-gib", gib,
+            f"more than {PROCESS_BYTES / 2**30:.2f}, which the process takes before it reads")  # fmt: skip
     with untrusted.reading(args.out, "cannot be written"):
         # The whole folder is replaced, so it may hold only what an earlier import wrote.
         windows = [p.name for p in args.out.iterdir() if WINDOW.fullmatch(p.name)] if args.out.is_dir() else []
         files.refuse_foreign(args.out, {trace_storage.IMPORTED, GRAPH, *windows})
         files.refuse_foreign(args.out / trace_storage.IMPORTED, trace_storage.FILES)
         files.refuse_foreign(args.out / GRAPH, graph_storage.FILES)
-    budget_bytes = args.memory_gib * 2**30 - PROCESS_BYTES if args.memory_gib else untrusted.available_bytes()
+    budget_bytes = untrusted.available_bytes() if gib is None else gib * 2**30 - PROCESS_BYTES
     if len(args.path) == 1 and windowed(args.path[0], budget_bytes):
         windows = _import_windows(args.path[0], args.out, budget_bytes, chosen.steps)
         line = "written: {out}: {steps} steps, {nodes:,} nodes"

@@ -142,7 +142,8 @@ def peak_of(stays: Sequence[Stay], block_bytes: Callable[[int], int]) -> tuple[d
 
 def timeline_of(stays: Sequence[Stay], begin_ns: int, end_ns: int) -> Timeline:
     """What is there from the begin of a step to its end, at every time at which something comes or goes."""
-    times = np.unique(np.clip([t for s in stays for t in (s.from_ns, s.to_ns)], begin_ns, end_ns))  # [n]
+    moments = [t for s in stays for t in (s.from_ns, s.to_ns, s.to_ns + 1)]  # a stay is there at its end, then gone
+    times = np.unique(np.clip(moments, begin_ns, end_ns))  # [n]
     parts: dict[Part, np.ndarray] = {}
     for part in Part:
         own = [s for s in stays if s.part is part]
@@ -238,7 +239,8 @@ def _rank_peak(table: TraceTable, batches_held: int, name: str | None, variant: 
     return PeakMemory(
         table.meta.rank, step.step, parts, at, sum(s.num_bytes for s in end) - sparse + buckets - hidden,
         sparse + hidden, buckets, (*retained.unknown, *_untold(followed)), tuple(_missing(retained, step, made)),
-        timeline=timeline_of(stays, min((c.start_ns for c in step.calls), default=step.end_ns), step.end_ns),
+        timeline=timeline_of([*stays, Stay(buckets, 0, step.end_ns, Part.GRADIENTS, _DDP)],
+                             min((c.start_ns for c in step.calls), default=step.end_ns), step.end_ns),
     )  # fmt: skip
 
 

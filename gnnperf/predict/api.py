@@ -55,8 +55,8 @@ TRANSFERRED = (
     "trace."
 )
 DRAWN = (
-    "Lengths: the step is the one with the median work of {} drawn ones. The 10th, 50th and 90th percentiles of their "
-    "times are {:.4g}, {:.4g} and {:.4g} ms."
+    "Drawn steps: the step is the one with the median work of {} drawn ones. The 10th, 50th and 90th percentiles of "
+    "their times are {:.4g}, {:.4g} and {:.4g} ms."
 )
 QUANTILES, DRAWN_LEVEL = (0.1, 0.5, 0.9), 0.8
 MOVED = "The ranks are predicted on {}, traced on {}: the unedited step differs from the measured one, too."
@@ -395,7 +395,7 @@ class Setup:
         return with_profiler_removed(result, measured, self.question, profiler)
 
     def _drawn_us(self) -> np.ndarray:
-        """[num_draws] step times of a plan whose samples differ in length; [0] of other plans and of traces."""
+        """[num_draws] step times of a plan whose steps differ; [0] of other plans and of traces."""
         plan = self.request.plan_spec()
         if plan is None:
             return np.zeros(0)

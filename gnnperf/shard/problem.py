@@ -89,7 +89,8 @@ def ways(problem: Problem, table: Table) -> tuple[tuple[Split, int], ...]:
     by_row = [(Split.ROW, n) for n in sorted({node, ranks}) if 1 < n <= table.rows]
     powers = [2**k for k in range(1, 13) if 2**k <= ranks]
     by_column = [(Split.COLUMN, n) for n in powers if table.dim % n == 0 and table.dim // n % COLUMN_MULTIPLE == 0]
-    return ((Split.TABLE, 1), *by_row, *by_column, (Split.REPLICATED, ranks))
+    copies = [] if table.host else [(Split.REPLICATED, ranks)]
+    return ((Split.TABLE, 1), *by_row, *by_column, *copies)
 
 
 def on_ranks(split: Split, ranks: Sequence[int]) -> Placed:
@@ -164,10 +165,12 @@ def _kernels(problem: Problem, part: Part) -> Iterable[Op]:
 def _load(problem: Problem, part: Part, us: np.ndarray, dense_us: float) -> Load:
     arrange_us, look_up_us, sort_us, update_us = us.tolist()
     stays, copied = part.travel is Travel.STAYS, part.travel is Travel.STAYS and problem.ranks > 1
+    moved = part.host_bytes(problem.plan.batch, problem.ranks)
+    host_us = moved / problem.cluster.host_link.sustained_bytes_per_s * 1e6
     per_rank = np.array([
         0.0 if stays else arrange_us,
-        look_up_us,
-        0.0 if copied else sort_us + update_us,
+        look_up_us + host_us,
+        0.0 if copied else sort_us + update_us + 2.0 * host_us,
         part.dim if part.travel is Travel.POOLED else 0.0,
         0.0 if stays else part.indices,
         part.memory_bytes(problem.plan.model.optimizer),

@@ -6,8 +6,7 @@
 
 Without an option, all of them. vTrain's labels (see `vtrain`) are read after the searches; no label is known to them.
 The global batch is part of what a search is given, so that its candidates are the configurations of one model, number
-of GPUs and global batch. Then layers of the labels are compared with each other, and picks with those of labels that
-are as uncertain as layers of equal work are apart: no model of the work can do better.
+of GPUs and global batch. docs/benchmarks/plans.md has the limit that the labels' own uncertainty sets.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from gnnperf.generate.transformer.block import Activation, Attention, Block, Exp
 from gnnperf.generate.transformer.plan import Transformer
 from gnnperf.hardware import ANY_DEVICE, PLAN_GROUP, ClusterSpec, default_cluster, load_device, path_of, read_yaml
 from gnnperf.shard import Effort, Problem, candidates, search_plans
-from gnnperf.shard.parallelism.bound import bounds, judged, peak_bytes
+from gnnperf.shard.parallelism.bound import judged, peak_bytes
 from gnnperf.shard.parallelism.search import RULE
 from research.benchmarks._frame import right_aligned, run_main, show
 from research.benchmarks._public_runs import mirror
@@ -131,84 +130,10 @@ def vtrain() -> None:
         picked.append((tuple(key), by_name[outcome.options[0].plan.name], by_name[rule.plan.name] if rule else -1))
         if number % 20 == 0:
             print(f"{number} of {len(groups)} searches", file=sys.stderr, flush=True)
-    bound_us = np.array([bound.step_us for bound in bounds(plans, cluster)])
-    table = table.assign(label_us=iteration_us(folder, plans), bound_us=bound_us)
-    _print_picks(table, picked)
-    _print_divisions(table, picked, _profiles(table, cluster))
+    _print_picks(table.assign(label_us=iteration_us(folder, plans)), picked)
 
 
 GROUP, DIVISION = ["hidden", "layers", "gpus", "global_batch"], ["tensor", "pipeline", "data"]
-PROFILE, SEQUENCE = ["hidden", "tensor", "micro_batch"], 1024
-DRAWS, HOST_BOUND = 100, 1.03  # of perturbed labels; slowest layer that counts as the host's, over the fastest one
-NEAR = (0, 1, 2, 3, 5, 10)  # %, that the best label of a division may be above the best label
-
-
-def _profiles(table: pd.DataFrame, cluster: ClusterSpec) -> pd.Series:
-    """Time of a layer as the labels have it; [num_plans] name -> spread of each label that equal work has.
-
-    The labels of a profile (hidden width, tensor size, micro-batch) are linear in layers and micro-batches. Profiles
-    whose layer the host limits make the same calls on the same host, so that their layers ought to take as long.
-    """
-    layers = pd.DataFrame({
-        key: {"label_ms": _layer_ms(own, "label_us"), "bound_ms": _layer_ms(own, "bound_us")}
-        for key, own in table[table["pipeline"] == 1].groupby(PROFILE)
-    }).T.rename_axis(PROFILE)  # fmt: skip
-    least = layers.groupby("tensor")["bound_ms"].transform("first")  # of the narrow model and one sample
-    layers["host"] = layers["bound_ms"].between(least / HOST_BOUND, least * HOST_BOUND)
-    # Layers of half the micro-batch, and the added samples with recomputation at the peak rate of the device.
-    hidden, tensor, batch = (layers.index.get_level_values(name).to_numpy(float) for name in PROFILE)
-    flops = 4 * (24 * SEQUENCE * hidden**2 + 4 * SEQUENCE**2 * hidden) * batch / tensor  # Narayanan et al. 2021
-    added_ms = 1e3 * flops / 2 / cluster.device.flops_per_s["float16_matrix"]
-    layers["at_peak_ms"] = layers["label_ms"].groupby(PROFILE[:2]).shift() + added_ms
-    print(layers.round(2).to_string(na_rep=""))
-    host = np.log(layers.loc[layers["host"], "label_ms"])
-    apart = host - host.groupby("tensor").transform("mean")
-    spread = float(np.sqrt((apart**2).sum() / (len(apart) - host.groupby("tensor").ngroups)))
-    print(f"layers of {len(host)} profiles that the host limits spread by {100 * spread:.1f} % within a tensor size")
-    return layers["host"] * spread
-
-
-def _layer_ms(own: pd.DataFrame, column: str) -> float:
-    """Of one micro-batch through one layer: least squares of relative errors, with ends, updates and a constant."""
-    passes = own["global_batch"] / own["data"] / own["micro_batch"]
-    terms = np.column_stack([passes * own["layers"], passes, own["layers"], np.ones(len(own))])
-    per_us = 1 / own[column].to_numpy()
-    return float(np.linalg.lstsq(terms * per_us[:, None], np.ones(len(own)), rcond=None)[0][0]) / 1e3
-
-
-def _print_divisions(table: pd.DataFrame, picked: list[Pick], host: pd.Series) -> None:
-    """How often picks have the best label's division, or one of which a label is nearly as good.
-
-    `host` [profiles]: spread of the labels of each profile that the host limits; 0 of the others.
-    """
-    best = table.groupby(GROUP)["label_us"].transform("min")
-    apart = (table.groupby([*GROUP, *DIVISION])["label_us"].transform("min") / best - 1).to_numpy()
-    excess, spread = (table["label_us"] / best - 1).to_numpy(), float(host.max())
-    size = table.groupby(GROUP)["label_us"].transform("size").to_numpy(float)
-    search, rule = (np.array([pick[place] for pick in picked]) for place in (1, 2))
-    ordered = table.sort_values(["tensor", "pipeline", "micro_batch"])
-    rows = {"search": search, RULE: rule[rule >= 0], "any candidate": np.arange(len(table)),
-            "fewest tensor ranks, then stages": ordered.groupby(GROUP)["place"].first().to_numpy()}  # fmt: skip
-    for own in (spread, 0.07, 0.05, 0.03):
-        rows[f"labels x {100 * own:.1f} % per profile"] = _redrawn(table, np.full(len(host), own))
-    rows[f"labels x {100 * spread:.1f} % per profile of the host"] = _redrawn(table, host.to_numpy())
-    printed = right_aligned("picks by", *(f"division within {limit} %" for limit in NEAR), "mean excess %", "p90")
-    for name, places in rows.items():
-        weights = 1 / size[places] if name == "any candidate" else None
-        near = (f"{100 * np.average(apart[places] <= limit / 100, weights=weights):.1f}" for limit in NEAR)
-        printed.add_row(name, *near, f"{100 * np.average(excess[places], weights=weights):.1f}",
-                        f"{100 * np.quantile(excess[places], 0.9):.1f}")  # fmt: skip
-    show(printed)
-
-
-def _redrawn(table: pd.DataFrame, spread: np.ndarray) -> np.ndarray:
-    """[groups x draws] places of the least labels, times a lognormal factor of each profile; `spread` [profiles]."""
-    own = table.groupby(PROFILE).ngroup().to_numpy()
-    draws = np.random.default_rng(0).standard_normal((DRAWS, len(spread)))
-    return np.concatenate([
-        (table["label_us"] * np.exp(spread * draw)[own]).groupby([table[name] for name in GROUP]).idxmin().to_numpy()
-        for draw in draws
-    ])  # fmt: skip
 
 
 def _print_picks(table: pd.DataFrame, picked: list[Pick]) -> None:

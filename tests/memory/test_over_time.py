@@ -68,8 +68,8 @@ def test_recorded_tensors_come_and_go_at_their_times() -> None:
     stays = [Stay(100, 0, 9_000, Part.PARAMETERS, ""), Stay(40, 2_000, 5_000, Part.ACTIVATIONS, "a"),
              Stay(50, 5_000, 8_000, Part.GRADIENTS, "b")]  # fmt: skip
     result = timeline_of(stays, 1_000, 9_000)
-    assert result.time_us == (0.0, 1.0, 4.0, 7.0, 8.0)
-    assert result.total_bytes == (100, 140, 190, 150, 100)
+    assert result.time_us == (0.0, 1.0, 4.0, 4.001, 7.0, 7.001, 8.0)
+    assert result.total_bytes == (100, 140, 190, 150, 150, 100, 100)
 
 
 def test_the_peak_is_where_most_is_there_at_one_time() -> None:

@@ -163,8 +163,9 @@ def _rank(shared: Shared, rank: int, parts: tuple[Part, ...]) -> RankTensors:
     step = uses_of(rank_program(shared, rank))
     shapes = [n for inputs, outputs in layers(plan.model) for n in (inputs * outputs, outputs)]  # weights and biases
     dense = tuple(n * FLOAT_BYTES for n in shapes)
-    tables = tuple(p.rows * p.dim * FLOAT_BYTES for p in parts)
-    state = tuple(p.rows * p.state_bytes_per_row(plan.model.optimizer) for p in parts)
+    held = [part for part in parts if not part.table.host]
+    tables = tuple(p.rows * p.dim * FLOAT_BYTES for p in held)
+    state = tuple(p.rows * p.state_bytes_per_row(plan.model.optimizer) for p in held)
     numbers, lengths = plan.model.dense_features * FLOAT_BYTES, len(shared.parts) * plan.samples * LENGTH_BYTES
     indices = round(plan.samples * sum(part.table.pooling for part in shared.parts)) * INDEX_BYTES
     inputs = plan.samples * numbers, plan.samples * FLOAT_BYTES, indices, lengths  # of all tables; second: labels

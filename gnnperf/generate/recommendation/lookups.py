@@ -13,7 +13,17 @@ from gnnperf.core import Phase
 from gnnperf.generate.recommendation import network
 from gnnperf.generate.recommendation.items import awaited, batched_op, ended, exchange, moves
 from gnnperf.generate.recommendation.plan import FLOAT_BYTES, Part, RecommendationPlan, Travel, here, parts_of
-from gnnperf.generate.transformer.items import HostWait, Line, Op, op, used
+from gnnperf.generate.transformer.items import (
+    TO_DEVICE,
+    TO_HOST,
+    Copy,
+    HostWait,
+    Lane,
+    Line,
+    Op,
+    op,
+    used,
+)
 from gnnperf.generate.uses import use
 from gnnperf.graph import Tensor
 
@@ -151,7 +161,15 @@ def look_up(shared: Shared, rank: int, travel: Travel) -> Iterator[Line]:
         held = here(shared.parts, rank, travel)
         size = sum(p.dim * p.samples(plan.batch, plan.ranks) for p in held) * FLOAT_BYTES
         indices = OWN_INDICES if travel is Travel.STAYS else INDICES
+        yield from over_host_link(plan, held, F, TO_DEVICE)
         yield from used(batched_op(LOOK_UP, tables, F), indices, **{f"looked_up_{travel}": size})
+
+
+def over_host_link(plan: RecommendationPlan, held: tuple[Part, ...], phase: Phase, *ways: str) -> Iterator[Line]:
+    """Rows that kernels read (TO_DEVICE) or write (TO_HOST) where the host holds them, before the kernel itself."""
+    moved = sum(part.host_bytes(plan.batch, plan.ranks) for part in held)
+    for way in ways if moved else ():
+        yield Copy(way, float(moved), "float32", phase, Lane.COMPUTE)
 
 
 def sort_bytes(part: Part, plan: RecommendationPlan) -> float:
@@ -176,6 +194,7 @@ def update_rows(shared: Shared, rank: int, travel: Travel) -> Iterator[Line]:
     sorting = moves("fbgemm::transpose_embedding_input", sum(sort_bytes(part, shared.plan) for part in held), B)
     yield from used(linear, indices, rows=lookups * INDEX_BYTES)
     yield from used(sorting, "rows", sorted_rows=2 * lookups * SORTED_BYTES)
+    yield from over_host_link(shared.plan, held, B, TO_DEVICE, TO_HOST)
     yield from used(batched_op(UPDATE, _tables(shared, rank, travel, update=True), B),
                     f"{indices} {gradient} sorted_rows")  # fmt: skip
 

@@ -36,6 +36,8 @@ class Table:
         dim: columns.
         pooling: indices per sample, summed.
         skew: exponent s of the index distribution: index ~ rows * u**s with u uniform; 1 is uniform.
+        host: rows and optimizer state lie in pinned host memory; kernels read and write rows over the host link, none
+            is cached (Min et al. 2021, PyTorch-Direct; fbgemm's managed tables).
     """
 
     name: str
@@ -43,6 +45,7 @@ class Table:
     dim: int
     pooling: float = 1.0
     skew: float = 1.0
+    host: bool = False
 
     def __post_init__(self) -> None:
         """Refuse sizes that no table has."""
@@ -178,6 +181,8 @@ def check_placed(table: Table, placed: Placed, ranks: int) -> None:
         require(good, where, number, f"ranks that divide {table.dim} columns into multiples of {COLUMN_MULTIPLE}")
     if placed.split is Split.REPLICATED:
         require(number == ranks, where, placed.ranks, f"all {ranks} ranks")
+        good = not table.host or ranks == 1
+        require(good, where, str(placed.split), "another split of a table of the host: replicas have gradients")
 
 
 # What a rank holds of a table, how much is looked up in it, and how its vectors reach the ranks of their samples.
@@ -229,13 +234,19 @@ class Part:
         """Samples that it is looked up for."""
         return batch // ranks if self.travel is Travel.STAYS else batch
 
+    def host_bytes(self, batch: int, ranks: int) -> int:
+        """Rows of one step that cross the host link, in one direction."""
+        return self.lookups(batch, ranks) * self.dim * FLOAT_BYTES * self.table.host
+
     def state_bytes_per_row(self, optimizer: Optimizer) -> int:
         """Of the optimizer."""
         columns = 1 if optimizer is Optimizer.ROWWISE_ADAGRAD else self.dim
         return FLOAT_BYTES * STATES[optimizer] * columns
 
     def memory_bytes(self, optimizer: Optimizer) -> float:
-        """Parameters and optimizer state; where the table stays, its gradient as well."""
+        """Parameters and optimizer state; where the table stays, its gradient as well; of the device."""
+        if self.table.host:
+            return 0.0
         copies = 2 if self.travel is Travel.STAYS and len(self.ranks) > 1 else 1
         return float(self.rows * (copies * self.dim * FLOAT_BYTES + self.state_bytes_per_row(optimizer)))
 

@@ -83,6 +83,9 @@ class Experts:
     # tokens of the busiest rank over the mean of its group. Without a capacity the others wait for it, so all are
     # priced as it is. None: 1 is taken, and stated in a warning.
     imbalance: float | None = None
+    # instead: steps are drawn in which tokens choose the i-th most popular expert in proportion to i^-skew
+    # (gnnperf.generate.transformer.routing)
+    skew: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("count", "top_k", "every"):
@@ -94,6 +97,10 @@ class Experts:
         require(load is None or load >= 1, "experts.imbalance", load, "1 (even) or more")
         require(factor is None or load is None, "experts.imbalance", load,
                 "nothing with experts.capacity_factor: an expert then computes its capacity, full or not")  # fmt: skip
+        if self.skew is not None:
+            require(self.skew >= 0, "experts.skew", self.skew, "0 (all alike) or more")
+            require(factor is None and load is None, "experts.skew", self.skew,
+                    "nothing with experts.capacity_factor or experts.imbalance")  # fmt: skip
 
     @property
     def load(self) -> float:

@@ -65,17 +65,19 @@ def planned_graph(
         edges.parts += nodes.edges.shifted(offset).parts
         _meet(met, nodes, roles.ranks[rank], ways, offset)
         offset += len(nodes.table)
-    tables.append(_transfers(met, ways, offset, edges))
+    table, carried = _transfers(met, ways, offset, edges)
+    tables.append(table)
     nodes_ = concat_tables([t for t in tables if len(t)])
     nodes_ = nodes_.assign(node_id=np.arange(len(nodes_)), step=np.zeros(len(nodes_), np.int32))
     nodes_ = nodes_.assign(blocked_us=np.full(len(nodes_), np.nan), content_key=content_keys(nodes_, _CONTENT))
     ranks, stands_for = tuple(own), tuple(roles.multiplicity.values())
     unknown = tuple(float("nan") for _ in ranks)
+    period = float("nan") if carried.size else None  # steps overlap: a step is as long as the next one begins later
     graph = ExecutionGraph(
         name=name, nodes=nodes_, edges=edges.table(), ranks=ranks, world_size=ways.world_size,
-        steps=(StepLabel(0, STEP_NAME, None, float("nan"), unknown, unknown),), device_names=("",) * len(ranks),
+        steps=(StepLabel(0, STEP_NAME, period, float("nan"), unknown, unknown),), device_names=("",) * len(ranks),
         counts={}, warnings=(*warnings, *stands_for_text(stands_for)), stands_for=stands_for,
-        fingerprint=hashlib.sha256(repr(content).encode()).hexdigest(), cross_step=np.zeros((2, 0), dtype=np.int64),
+        fingerprint=hashlib.sha256(repr(content).encode()).hexdigest(), cross_step=carried,
     )  # fmt: skip
     return add_hardware(graph).validate()
 
@@ -102,19 +104,23 @@ def _lowest(rank: int, size: int, stride: int) -> int:
     return rank - rank // stride % size * stride
 
 
-def _transfers(met: dict[Meeting, list[_Met]], ways: Parallelism, offset: int, edges: EdgeList) -> pd.DataFrame:
-    """[num_transfers] nodes, and their edges to the parts."""
+def _transfers(
+    met: dict[Meeting, list[_Met]], ways: Parallelism, offset: int, edges: EdgeList
+) -> tuple[pd.DataFrame, np.ndarray]:
+    """[num_transfers] nodes, their edges to the parts; [2, num_carried] transfers, and what the next step receives."""
     if not met:
-        return node_table(0)
+        return node_table(0), np.zeros((2, 0), dtype=np.int64)
     groups = list(met.values())
     first = [parts[0].transfer for parts in groups]
     messages = (parts for parts, t in zip(groups, first, strict=True) if t.kind in ("send", "recv"))
     assert all(len(parts) == 2 for parts in messages), "a message without its other end"
     node = np.repeat(offset + np.arange(len(groups)), [len(parts) for parts in groups])
     arrive = np.array([part.arrive for parts in groups for part in parts])
-    edges.add(arrive, node, Relation.JOINS)
-    edges.add(node, arrive + 1, Relation.RELEASES)
-    return transfer_rows(first, _places(met, ways), ways)
+    late = np.array([part.transfer.sent_before for parts in groups for part in parts])
+    edges.add(arrive[~late], node[~late], Relation.JOINS)
+    edges.add(node[~late], arrive[~late] + 1, Relation.RELEASES)
+    edges.add(arrive[late], arrive[late] + 1, Relation.FOLLOWS, "stream")
+    return transfer_rows(first, _places(met, ways), ways), np.stack([node[late], arrive[late] + 1])
 
 
 def _places(met: dict[Meeting, list[_Met]], ways: Parallelism) -> list[tuple[int, int]]:

@@ -100,6 +100,7 @@ class Transfer:
     follows_compute: bool = True  # it waits for the kernels before it; else for events only
     name: str = ""  # of a transfer that ranks match by name, once in a step; "": by order within the group
     busiest_bytes: float | None = None  # that the rank with most of an uneven exchange sends; None: all send as much
+    sent_before: bool = False  # of a message that is received: it was sent in the step before
 
 
 @dataclass(frozen=True)

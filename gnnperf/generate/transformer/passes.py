@@ -33,11 +33,17 @@ class Pipeline(StrEnum):
     ZB_H2 = "zb_h2"  # the same with more micro-batches in flight
     ZB_V = "zb_v"  # ibid., section 6: two chunks of a stage, there and back
     DUAL_PIPE_V = "dualpipe_v"  # DeepSeek-AI 2024 (arXiv 2412.19437), cut in half: one direction, there and back
+    NO_FLUSH = "pipedream_2bw"  # Narayanan et al. 2021 (arXiv 2006.09503): 1F1B that steps do not interrupt
 
     @property
     def there_and_back(self) -> bool:
         """Whether the second chunks lie in the reverse order of stages, so that the first stage has both ends."""
         return self in (Pipeline.ZB_V, Pipeline.DUAL_PIPE_V)
+
+    @property
+    def flushes(self) -> bool:
+        """Whether a step's update waits for all of its passes, and the passes of the next step for the update."""
+        return self is not Pipeline.NO_FLUSH
 
     @property
     def keeps_all(self) -> bool:
@@ -318,8 +324,18 @@ def steps(order: Order) -> Steps:
 
 
 def flagged_passes(order: Order, stage: int) -> list[tuple[Pass, bool, bool]]:
-    """Of one stage, with whether each is its chunk's first and last: forward, with gradients of weights, without."""
-    own = stage_passes(order, stage)
+    """Of one stage, with whether each is its chunk's first and last: forward, with gradients of weights, without.
+
+    Without a flush those between two updates, as every step has them: the first forward passes belong to the step
+    before, and the last ones to the next.
+
+        stage 0 of 2, 3 micro-batches   F1 B0 F2 B1 F0 B2 update      F1's result goes to stage 1 in the same step
+        stage 1                         F0 B0 F1 B1 F2 B2 update      F0's came from the step before
+    """
+    own: Sequence[Pass] = stage_passes(order, stage)
+    if not order.pipeline.flushes:
+        ahead, count = order.stages - stage - 1, order.micro_batches
+        own = [each for i in range(count) for each in (Pass(False, (i + ahead) % count), Pass(True, i))]
     kinds = [(each.backward, each.chunk, each.gradient is Gradient.INPUT) for each in own]
     ends = dict(zip(kinds, own, strict=True))
     starts = dict(zip(reversed(kinds), reversed(own), strict=True))
@@ -331,8 +347,16 @@ def _result(order: Order, stage: int, each: Pass) -> tuple[str, int, int]:
     return kind, each.micro_batch, order.part(stage, each.chunk)
 
 
+def comes_from_step_before(order: Order, stage: int, each: Pass) -> bool:
+    """Whether a pass takes what another stage has sent in the step before: the first one forward without a flush."""
+    ahead = (order.stages - stage - 1) % order.micro_batches
+    return not (order.pipeline.flushes or each.backward) and stage > 0 and each.micro_batch == ahead
+
+
 def _source(order: Order, stage: int, each: Pass) -> tuple[str, int, int] | None:
     part = order.part(stage, each.chunk)
+    if comes_from_step_before(order, stage, each):
+        return None
     if not each.backward:
         return ("forward", each.micro_batch, part - 1) if part else None
     if each.gradient is Gradient.WEIGHTS:

@@ -60,14 +60,17 @@ class Sharding:
 # Which settings of a plan go together, and what is stated about those that do.
 
 EVEN_LOAD = "Experts: every rank is taken to get as many tokens; experts.imbalance states the busiest one."
+STALE = "Without a flush, gradients are those of the weights before the last update (PipeDream-2BW)."
 BUSIEST = "Lengths: in each step the replica with most work stands for all; peak memory is that of the longest samples."
 
 
 def sentences(plan: TransformerPlan) -> Iterator[str]:
     """What was taken for granted, in sentences."""
     experts = plan.experts
-    if experts is not None and experts.capacity_factor is None and experts.imbalance is None:
+    if experts is not None and experts.capacity_factor is experts.imbalance is experts.skew is None:
         yield EVEN_LOAD
+    if not plan.schedule.pipeline.flushes:
+        yield STALE
     if plan.lengths is not None:
         yield BUSIEST
 
@@ -89,6 +92,9 @@ def _check_division(plan: TransformerPlan) -> None:
     _divides(batch, schedule.global_batch, "parallelism.data x schedule.micro_batch", "schedule.global_batch")
     if schedule.chunks > 1:
         require(ways.pipeline > 1, "parallelism.pipeline", ways.pipeline, "more than 1 to interleave chunks")
+    if not schedule.pipeline.flushes:
+        require(plan.num_micro_batches >= ways.pipeline, "schedule.global_batch", schedule.global_batch, "as many "
+                "micro-batches as stages or more: no gradient is older than one step")  # fmt: skip
     if schedule.pipeline is Pipeline.INTERLEAVED:
         _divides(ways.pipeline, plan.num_micro_batches, "parallelism.pipeline", "the number of micro-batches")
     _divides(plan.sequence_parts, model.sequence, TENSOR_CONTEXT, "model.sequence")
@@ -119,6 +125,7 @@ def _check_experts(plan: TransformerPlan) -> None:
     _divides(ways.expert, experts.count, "parallelism.expert", "experts.count")
     _divides(ways.tensor, experts.width or plan.mlp_width, "parallelism.tensor", "experts.width")
     _divides(experts.every, plan.model.layers, "experts.every", "model.layers")
+    require(experts.skew is None or plan.lengths is None, "experts.skew", experts.skew, "nothing with lengths")
     require(ways.tensor == 1 or ways.sequence, "parallelism.sequence", ways.sequence,
             "true with experts and parallelism.tensor above 1: each rank routes its part of the sequence")  # fmt: skip
 

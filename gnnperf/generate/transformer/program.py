@@ -42,7 +42,7 @@ from gnnperf.generate.transformer.items import (
 from gnnperf.generate.transformer.layer import layer_backward, layer_forward
 from gnnperf.generate.transformer.lengths import with_sequence
 from gnnperf.generate.transformer.mlp import B
-from gnnperf.generate.transformer.passes import Gradient, Pass, flagged_passes
+from gnnperf.generate.transformer.passes import Gradient, Pass, comes_from_step_before, flagged_passes
 from gnnperf.generate.transformer.plan import Reduction, Sharded, TransformerPlan
 from gnnperf.generate.transformer.sizes import Count
 from gnnperf.graph import DTYPE_BYTES, Tensor
@@ -205,7 +205,9 @@ class StageProgram:
         group, phase = self.ends(each)[0], B if each.backward else Phase.FORWARD
         if group is None:
             return
-        yield Placed(self._message("recv", group, phase), f"{phase} {each.micro_batch} {self._part(each)}")
+        before = comes_from_step_before(self._plan.order, self._stage, each)
+        message = self._message("recv", group, phase, sent_before=before)
+        yield Placed(message, f"{phase} {each.micro_batch} {self._part(each)}")
         yield from self._once(("wait", phase), lambda: (HostWait(phase),))
 
     def _sent_after(self, each: Pass) -> Iterator[Placed]:
@@ -213,12 +215,13 @@ class StageProgram:
         if group is not None:
             yield Placed(self._message("send", group, phase), f"{phase} {each.micro_batch} {self._part(each) + step}")
 
-    def _message(self, kind: str, group: Group, phase: Phase) -> Item:
+    def _message(self, kind: str, group: Group, phase: Phase, *, sent_before: bool = False) -> Item:
         """Activations of a micro-batch, or their gradients. A rank does not wait for what it sends."""
         plan = self._plan
         size = plan.resident_tokens * plan.model.hidden * DTYPE_BYTES[plan.model.dtype]
-        transfer = Transfer(kind, group, float(size), plan.model.dtype, phase, awaited=kind == "recv")
-        (result,) = self._once((kind, group, phase), lambda: (transfer,))
+        transfer = Transfer(kind, group, float(size), plan.model.dtype, phase, awaited=kind == "recv",
+                            sent_before=sent_before)  # fmt: skip
+        (result,) = self._once((kind, group, phase, sent_before), lambda: (transfer,))
         return result.item
 
     def _around_unit(self, each: Pass, at: Visit, *, after: bool) -> Iterator[Placed]:

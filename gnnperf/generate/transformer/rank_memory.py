@@ -39,7 +39,8 @@ GATHER, COPY_OUT, RESHARD, REDUCE = "all_gather", "fsdp::split_with_sizes_copy",
 def parameters_bytes(plan: TransformerPlan, stage: int) -> int:
     """Of weights on the device: whole, or the rank's part, in float32 unless the optimizer is on the host."""
     if plan.sharding.state is not Sharded.PARAMETERS:
-        return stage_count(plan, stage).total * DTYPE_BYTES[plan.model.dtype]
+        versions = 1 if plan.schedule.pipeline.flushes else 2  # that of the last update, and that of the one before
+        return versions * stage_count(plan, stage).total * DTYPE_BYTES[plan.model.dtype]
     dtype = "float32" if plan.offload.optimizer is Store.DEVICE else plan.model.dtype
     return owned_count(plan, stage).total * DTYPE_BYTES[dtype]
 

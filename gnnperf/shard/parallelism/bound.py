@@ -39,7 +39,7 @@ from gnnperf.generate import (
 )
 from gnnperf.hardware import ClusterSpec
 from gnnperf.memory import planned_peak
-from gnnperf.schedule import schedule_with_contention
+from gnnperf.schedule import NUM_UNROLLED, schedule_with_contention
 
 MOST_PASSES = 2_000  # that are placed one by one; of more a stage's way in, its work and its way out are added up
 
@@ -183,7 +183,9 @@ class _Step:
         ends_us, (first, last_pass) = np.array(self._placed.ends_us(length.tolist())), self._placed.first_last
         begins, ends = ends_us[first] - length[np.array(self._placed.kind)[first]], ends_us[last_pass]  # [stages] each
         through = ends + self._after[:, COMPUTE]
-        if self.order != self._short:
+        if not self.order.pipeline.flushes:
+            through = self._stages[:, COMPUTE]
+        elif self.order != self._short:
             through = np.maximum(through, self._chains_us(begins))
         last = int(np.argmax(through))
         step, own = through[last], self._stages[last]
@@ -222,7 +224,7 @@ class Judged:
 def judged(plan: TransformerPlan, cluster: ClusterSpec) -> Judged:
     """The step of a plan, as `gnnperf predict --plan` gives it without a network."""
     counts = _counts(plan)
-    steps = [_makespan_us(with_micro_batches(plan, n), cluster) for n in counts]
+    steps = [_step_us(with_micro_batches(plan, n), cluster) for n in counts]
     if len(steps) == 1:
         return Judged(steps[0], layer_passes(plan), False)
     (few, _), (short, long) = counts, steps
@@ -249,14 +251,16 @@ def with_micro_batches(plan: TransformerPlan, number: int) -> TransformerPlan:
     return replace(plan, schedule=replace(plan.schedule, global_batch=batch))
 
 
-def _makespan_us(plan: TransformerPlan, cluster: ClusterSpec) -> float:
+def _step_us(plan: TransformerPlan, cluster: ClusterSpec) -> float:
     graph = build_graph_of(plan)
     given = AnalyticPredictor().predict(graph, cluster)
     if given.uncovered_ops or given.isolated is None:
         names = ", ".join(given.uncovered_ops)
         raise InputError(f"no model covers {names}", where=f"plan {plan.name} on {cluster.device.name}",
                          remedy="name a GPU of the catalog")  # fmt: skip
-    return schedule_with_contention(graph, given.latency_us, given.lag_us, given.isolated).schedule.makespan_us
+    unrolled = 1 if plan.schedule.pipeline.flushes else NUM_UNROLLED
+    scheduled = schedule_with_contention(graph, given.latency_us, given.lag_us, given.isolated, num_unrolled=unrolled)
+    return scheduled.schedule.step_time_us
 
 
 def peak_bytes(plan: TransformerPlan) -> int:

@@ -97,7 +97,8 @@ def _orders(base: TransformerPlan, ways: Parallelism) -> Iterator[Order]:
     if ways.pipeline == 1:
         yield Pipeline.ONE_F_ONE_B, 1, False
         return
-    for order, ends in product(Pipeline, (False, True)):
+    flushing = [order for order in Pipeline if order.flushes]  # the others train with older weights
+    for order, ends in product(flushing, (False, True)):
         placed = base.model.layers + (2 if ends else 0)
         if placed % ways.pipeline == 0:
             chunks = divisors(placed // ways.pipeline)

@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
+from gnnperf.analytic import LOOK_UP
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema import NodeType
 from gnnperf.generate import read_plan
-from gnnperf.generate.recommendation.build import recommendation_tensors
+from gnnperf.generate.recommendation.build import build_recommendation, recommendation_tensors
 from gnnperf.generate.recommendation.plan import RecommendationPlan
 from gnnperf.memory import Part
 from gnnperf.memory.planned import planned_peak
@@ -15,10 +18,12 @@ from gnnperf.memory.planned import planned_peak
 DENSE = 13 * 8 + 8 + (8 + 3) * 1 + 1  # bottom 13 -> 8; top: 8 columns and three products of pairs -> 1
 
 
-def _plan(placement: Any, *, optimizer: str = "rowwise_adagrad", ranks: int = 2) -> RecommendationPlan:
+def _plan(
+    placement: Any, *, optimizer: str = "rowwise_adagrad", ranks: int = 2, host: bool = False
+) -> RecommendationPlan:
     raw = {
         "name": "two_tables",
-        "model": {"tables": [{"name": "a", "rows": 1000, "dim": 8, "pooling": 2},
+        "model": {"tables": [{"name": "a", "rows": 1000, "dim": 8, "pooling": 2, "host": host},
                              {"name": "b", "rows": 100, "dim": 8, "pooling": 1}],
                   "dense_features": 13, "bottom": [8], "top": [1], "optimizer": optimizer},
         "batch": 64, "ranks": ranks, "placement": placement,
@@ -34,6 +39,22 @@ def test_ranks_hold_their_tables_with_optimizer_state() -> None:
     assert sum(second.parameters_bytes) == 4 * (DENSE + 100 * 8)
     assert sum(first.state_bytes) == 4 * (DENSE + 1000)  # a number per row, and one per parameter of perceptrons
     assert sum(first.buckets_bytes) == 4 * DENSE
+
+
+def test_a_table_of_the_host_takes_no_device_memory_and_its_rows_cross_the_link() -> None:
+    """Two of 1,000 rows per sample, 32 bytes each, of 64 samples; an update reads and writes them."""
+    plan = _plan({"a": 0, "b": 1}, host=True)
+    first, second = recommendation_tensors(plan)
+    assert sum(first.parameters_bytes) == 4 * DENSE and sum(first.state_bytes) == 4 * DENSE
+    assert sum(second.parameters_bytes) == 4 * (DENSE + 100 * 8)
+    nodes = build_recommendation(plan).nodes
+    copies = nodes[(nodes["node_type"] == NodeType.MEMORY).to_numpy()]
+    assert copies["bytes"].tolist() == [64 * 2 * 32.0] * 3 and set(copies["rank"]) == {0}
+    assert [name.split()[1] for name in copies["event_name"]] == ["HtoD", "HtoD", "DtoH"]
+    kernels = (nodes["op_name"] == LOOK_UP) & (nodes["node_type"] == NodeType.COMPUTE)
+    assert set(copies["stream"]) == set(nodes["stream"][kernels])  # one after the other
+    with pytest.raises(InputError, match="replicas have gradients"):
+        _plan({"a": "replicated", "b": 1}, host=True)
 
 
 @pytest.mark.parametrize(("optimizer", "per_parameter"), [("sgd", 0), ("adagrad", 1), ("adam", 2)])

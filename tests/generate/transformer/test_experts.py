@@ -6,9 +6,11 @@ import math
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from gnnperf.core.errors import InputError
+from gnnperf.generate import build_graph_of, drawn_graphs, rank_tensors
 from gnnperf.generate.transformer.block import Experts
 from gnnperf.generate.transformer.build import build_plan
 from gnnperf.generate.transformer.memory import misplaced_groups
@@ -21,6 +23,7 @@ from gnnperf.generate.transformer.plan import (
     Sharding,
     TransformerPlan,
 )
+from gnnperf.generate.transformer.routing import chosen_shares, drawn_loads, with_load
 from gnnperf.generate.transformer.sizes import expert_layer_parameters, stage_count
 from tests.generate.transformer.plans import product_flops, transfers
 from tests.generate.transformer.test_block import LLAMA, MODEL, llama
@@ -106,19 +109,47 @@ def test_buckets_hold_experts_apart() -> None:
 
 @pytest.mark.parametrize("load", [1.0, 1.37, 4.0])
 def test_the_busiest_rank_makes_all_wait(load: float) -> None:
-    """Rows, and with them messages and products, grow by the load."""
+    """Rows, and with them messages and products, grow by the load; products have a multiple of 8 rows."""
     ways = Parallelism(data=8, expert=8)
     even, uneven = mixture(ways, imbalance=1.0), mixture(ways, imbalance=load)
     rows = math.ceil(2 * MODEL.sequence * load)
     assert transfers(build_plan(uneven))["all_to_all", rows * MODEL.hidden * 2.0, 8] == 16
     experts = 6.0 * 3 * MODEL.hidden * 768 * 4
     difference = product_flops(build_plan(uneven)) - product_flops(build_plan(even))
-    assert difference == pytest.approx(experts * (rows - 2 * MODEL.sequence), abs=1.0)
+    assert difference == pytest.approx(experts * (math.ceil(rows / 8) * 8 - 2 * MODEL.sequence), abs=1.0)
 
 
 @pytest.mark.parametrize(("changes", "stated"), [({}, 1), ({"imbalance": 1.0}, 0), ({"capacity_factor": 1.0}, 0)])
 def test_an_even_load_that_no_one_stated_is_stated(changes: dict[str, Any], stated: int) -> None:
     assert sum("experts.imbalance" in sentence for sentence in build_plan(mixture(**changes)).warnings) == stated
+
+
+def test_shares_of_skewed_routing_by_hand() -> None:
+    """One expert of three: i^-1. Two of three with weights 6, 3, 2: 1 - P(neither draw is it)."""
+    rng = np.random.default_rng(0)
+    assert chosen_shares(3, 1, 1.0, rng) == pytest.approx(np.array([6, 3, 2]) / 11)
+    first, second = 6 / 11 + 3 / 11 * 6 / 8 + 2 / 11 * 6 / 9, 3 / 11 + 6 / 11 * 3 / 5 + 2 / 11 * 3 / 9
+    assert chosen_shares(3, 2, 1.0, rng) == pytest.approx([first, second, 2 - first - second], abs=0.01)
+    assert chosen_shares(4, 4, 2.0, rng) == pytest.approx(1.0)
+
+
+def test_drawn_steps_have_the_load_of_the_busiest_rank() -> None:
+    """Two ranks of one expert each: the popular one gets 2 / (1 + 2^-skew) of the mean."""
+    ways = Parallelism(data=2, expert=2)
+    loads = drawn_loads(mixture(ways, count=2, top_k=1, skew=1.0))
+    assert len(loads) == 20 and loads == tuple(sorted(loads))
+    assert np.mean(loads) == pytest.approx(4 / 3, abs=0.02)
+    assert 1.0 < np.mean(drawn_loads(mixture(ways, count=2, top_k=1, skew=0.0))) < 1.1
+    assert drawn_loads(mixture(Parallelism(data=2), skew=2.0)) == (1.0,) * 20  # one rank has all experts
+
+
+def test_a_skewed_plan_is_that_of_the_median_load_and_holds_the_largest() -> None:
+    ways = Parallelism(data=8, expert=8)
+    plan = mixture(ways, skew=1.0)
+    loads, sizes = drawn_loads(plan), [product_flops(graph) for graph in drawn_graphs(plan)]
+    assert product_flops(build_graph_of(plan)) == sizes[10] == product_flops(build_plan(with_load(plan, loads[10])))
+    assert sizes == sorted(sizes) and sizes[0] < sizes[-1]
+    assert rank_tensors(plan) == rank_tensors(mixture(ways, imbalance=loads[-1]))
 
 
 def test_tensor_ranks_route_their_part_of_the_sequence() -> None:
@@ -145,6 +176,8 @@ def test_groups_of_experts_that_leave_their_machine_are_named() -> None:
         (Parallelism(), {"imbalance": 0.5}, "experts.imbalance"),
         (Parallelism(), {"imbalance": 2.0, "capacity_factor": 1.0}, "experts.imbalance"),
         (Parallelism(), {"capacity_factor": 0.0}, "experts.capacity_factor"),
+        (Parallelism(), {"skew": -1.0}, "experts.skew"),
+        (Parallelism(), {"skew": 1.0, "imbalance": 2.0}, "experts.skew"),
     ],
 )
 def test_what_does_not_go_together_is_refused(ways: Parallelism, changes: dict[str, Any], key: str) -> None:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema import NodeType
+from gnnperf.generate import Recompute, rank_tensors
 from gnnperf.generate.transformer import passes as module
+from gnnperf.generate.transformer.block import Block
+from gnnperf.generate.transformer.build import build_plan
 from gnnperf.generate.transformer.passes import Gradient, Order, Pass, Pipeline, stage_passes, steps
-from tests.generate.transformer.plans import small
+from gnnperf.memory import planned_peak
+from gnnperf.schedule import schedule
+from tests.generate.transformer.plans import MODEL, small
 
 # forward, gradient of inputs, gradient of weights; Qi et al. 2023 take B at least as long as W
 V_SHAPED = (Pipeline.ZB_V, Pipeline.DUAL_PIPE_V)
@@ -152,6 +160,32 @@ def test_h1_holds_as_many_micro_batches_as_1f1b_and_h2_about_twice_as_many() -> 
     assert two == [7, 5, 3, 1]  # 2 (p - stage) - 1
 
 
+@pytest.mark.parametrize("stages", [2, 4])
+@pytest.mark.parametrize("times", TIMES[:2])
+def test_without_a_flush_steps_of_equal_stages_have_no_bubble(stages: int, times: tuple[float, float, float]) -> None:
+    """Narayanan et al. 2021 (PipeDream-2BW), figure 2: the next step begins m (F + B) later; 1F1B fills and drains."""
+    f, both, count, untied = times[0], times[1] + times[2], 8, Block(tied_embedding=False)
+    step_us = []
+    for kind, copies in ((Pipeline.NO_FLUSH, 4), (Pipeline.ONE_F_ONE_B, 1)):
+        plan = small(pipeline=stages, batch=count, order=kind, recompute=Recompute.NONE)
+        nodes = (graph := build_plan(replace(plan, block=untied))).nodes
+        kernel, name = nodes["node_type"] == NodeType.COMPUTE, nodes["op_name"].astype(str)
+        softmax, backward = kernel & (name == "aten::_softmax"), kernel & (name == "aten::_softmax_backward_data")
+        us = np.select([softmax, backward], [f, both], 0.0)  # one of each per layer, all else takes no time
+        step_us.append(schedule(graph, us, np.zeros(len(graph.edges)), num_unrolled=copies).step_time_us)
+    stage_us = (f + both) * MODEL.layers / stages
+    assert step_us == pytest.approx([count * stage_us, (count + stages - 1) * stage_us])
+
+
+def test_without_a_flush_a_stage_holds_two_weights_and_micro_batches_as_1f1b() -> None:
+    held = [rank_tensors(small(pipeline=4, batch=8, order=kind)) for kind in (Pipeline.ONE_F_ONE_B, Pipeline.NO_FLUSH)]
+    for one, two in zip(*held, strict=True):
+        assert two.parameters_bytes == (2 * one.parameters_bytes[0],)
+        assert planned_peak(two).peak_bytes - planned_peak(one).peak_bytes == one.parameters_bytes[0]
+    with pytest.raises(InputError, match="as many micro-batches as stages"):
+        small(pipeline=4, batch=3, order=Pipeline.NO_FLUSH)
+
+
 @pytest.mark.parametrize("kind", [Pipeline.INTERLEAVED, Pipeline.BREADTH_FIRST])
 @pytest.mark.parametrize("stage", [0, 1])
 def test_all_micro_batches_go_through_a_chunk_and_then_through_the_next(kind: Pipeline, stage: int) -> None:
@@ -174,4 +208,6 @@ def test_every_order_runs_every_pass_once_after_what_it_takes(kind: Pipeline, co
     assert of["F"] == of[Gradient.BOTH] + of[Gradient.INPUT] == of[Gradient.BOTH] + of[Gradient.WEIGHTS] == number
     assert all(i > max(ends) for i, ends in enumerate(zip(placed.before, placed.source, strict=True)))
     first = [p for p, source in zip(placed.passes, placed.source, strict=True) if source < 0]
-    assert first == [p for p in stage_passes(order, 0) if not p.backward and not p.chunk]
+    of_step_before = 0 if kind.flushes else order.stages - 1
+    assert len(first) == order.micro_batches + of_step_before
+    assert set(first) == {p for p in stage_passes(order, 0) if not p.backward and not p.chunk}

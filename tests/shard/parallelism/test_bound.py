@@ -144,7 +144,7 @@ def test_model_and_global_batch_stay() -> None:
 
 def test_the_space_has_every_order_sharding_and_recomputation() -> None:
     plans = candidates(base(experts=True), [8])
-    assert {plan.schedule.pipeline for plan in plans} == set(Pipeline)
+    assert {plan.schedule.pipeline for plan in plans} == set(Pipeline) - {Pipeline.NO_FLUSH}
     assert {plan.sharding.state for plan in plans} == set(Sharded)
     assert {plan.schedule.recompute for plan in plans} == {Recompute.NONE, Recompute.FULL}  # flash keeps no scores
     assert {plan.parallelism.expert for plan in plans} == {1, 2, 4}
