@@ -177,18 +177,35 @@ def replaced(words: Sequence[str]) -> list[str]:
 
 def provide(words: Sequence[str], folder: Path, shared: Path, page: str) -> None:
     """Make the files that a command reads and that no earlier one of its page has written; remove what it writes."""
-    outputs = OUTPUTS | ({"--ops"} if "coverage" in words else set())
-    pairs = list(zip(["", *words[:-1]], words, strict=True))
-    read = [word for before, word in pairs if before not in outputs and not word.startswith("out=")]
-    for name, make in FILES.items():
-        path, end = folder / name, "$" if name in RUNS else r"(?![\w.-])"
-        form = re.compile(rf"(?<![\w/.-]){re.escape(name)}{end}")
-        if (name in RUNS or not path.exists()) and any(map(form.search, read)):
+    for name in _read(words):
+        path = folder / name
+        if name in RUNS or not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
-            (_two_recordings if name == "runs/trace_dir" and "--run" in words else make)(path, shared, page)
-    for before, word in pairs:
-        if before in outputs and (folder / word).is_file():  # examples of a help text are alternatives
+            is_pair = name == "runs/trace_dir" and "--run" in words
+            (_two_recordings if is_pair else FILES[name])(path, shared, page)
+    for before, word in _pairs(words):
+        if before in _outputs(words) and (folder / word).is_file():  # examples of a help text are alternatives
             (folder / word).unlink()
+
+
+def reads_stand_ins(words: Sequence[str]) -> bool:
+    """Whether a command reads what stands for files of the reader: a page shows its output on other files."""
+    return any(FILES[name] is not _yaml_of_page for name in _read(words))
+
+
+def _read(words: Sequence[str]) -> list[str]:
+    """Names of FILES that a command reads."""
+    read = [word for before, word in _pairs(words) if before not in _outputs(words) and not word.startswith("out=")]
+    forms = {name: rf"(?<![\w/.-]){re.escape(name)}{'$' if name in RUNS else r'(?![\w.-])'}" for name in FILES}
+    return [name for name, form in forms.items() if any(re.search(form, word) for word in read)]
+
+
+def _pairs(words: Sequence[str]) -> list[tuple[str, str]]:
+    return list(zip(["", *words[:-1]], words, strict=True))
+
+
+def _outputs(words: Sequence[str]) -> set[str]:
+    return OUTPUTS | ({"--ops"} if "coverage" in words else set())
 
 
 def share(folder: Path) -> None:

@@ -60,6 +60,12 @@ def commands(block: Block) -> tuple[str, ...]:
     return tuple(line.strip() for line in joined.splitlines() if line.strip() and not line.lstrip().startswith("#"))
 
 
+def readme_commands() -> list[str]:
+    """Those of README's first screens on the public trace, up to the last whose output it shows."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Three commands on a GPU trace")[2]
+    return re.findall(r"^    (gnnperf .*)$", text, re.MULTILINE)[:4]
+
+
 def words_of(command: str) -> list[str]:
     """As this interpreter runs it, with its own gnnperf."""
     words = shlex.split(command)
