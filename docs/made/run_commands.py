@@ -32,7 +32,8 @@ from docs.made.reader_files import prepare, provide, reads_stand_ins, replaced, 
 from docs.made.tutorial import missing
 
 NUM_PROCESSES, LAST_LINES = 2, 8
-FIGURES = re.compile(r"\d[\d.,]*(, \d[\d.,]*)*")  # lists of them too, which may be longer
+# With sign and unit; lists of them, which may be longer.
+FIGURES = re.compile(r"[+-]?\d[\d.,]*(e[+-]\d+)?( [mu]?s\b| [KMG]iB\b)?(, \d[\d.,]*)*")
 # Exit codes that a page states, next to 0.
 STATED = ((r"--max-step-ms|--max-regression", 4), (r"max_uncovered_share", 3))
 MIRROR, PUBLIC = "GNNPERF_DATA_MIRROR", re.compile(r"gnnperf data fetch|python -m research\.fitting\.cdna")
@@ -97,14 +98,14 @@ def _page(commands: Sequence[Shown], shared: Path) -> list[Outcome]:
     for command in commands:
         outcome, printed = _run(command, folder, shared, text)
         if command.output and not outcome.wrong:
-            outcome = replace(outcome, wrong=_not_printed(command, before + printed))
+            outcome = replace(outcome, wrong=not_printed(command, before + printed))
         before = before + printed if command.output == () else ""
         outcomes.append(outcome)
         print(f"{outcome.seconds:6.1f} s  {name}: {command}\n{outcome.wrong}", end="", flush=True)
     return outcomes
 
 
-def _not_printed(command: Shown, printed: str) -> str:
+def not_printed(command: Shown, printed: str) -> str:
     """The lines of the page that its commands do not print."""
     words, shown = replaced(command.words), "\n".join(command.output or ())
     if words != list(command.words) or words != shortened(words) or reads_stand_ins(words):

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from docs.made.markdown import Block, blocks, prose
 
-SHELLS, OUTPUT = ("sh", "bash", "console", ""), "text"
+SHELLS, OUTPUT, SLOW = ("sh", "bash", "console", ""), "text", "slow"
 PROGRAMS = ("gnnperf ", "python ", "torchrun ", "srun ", "make ")
 _NAME = re.compile(  # a command without what it takes: gnnperf ops predict, gnnperf coverage --choose N, predict.py
     r"gnnperf [a-z-]+( [a-z-]+)?( --[a-z-]+( N| 1| gpu| a b)?)?|gnnperf record (--out DIR --|-- COMMAND)"
@@ -28,12 +28,13 @@ def commands_of(text: str) -> Iterator[list[str]]:
 def commands_with_output(text: str) -> Iterator[tuple[list[str], tuple[str, ...] | None]]:
     """The same with the lines that the page shows behind the command's block: at its last command, () before it.
 
-    None: the page shows no output of the block.
+    None: the page shows no output of the block, or marks the block as slow (docs/made/tutorial.py compares that).
     """
     every = blocks(text)
-    for block, after in zip(every, [*every[1:], None], strict=True):
+    for block, after in zip(every, [*every[1:], None], strict=False):
         lines = list(_lines(block)) if block.language in SHELLS else []
-        shown = after.lines if after is not None and after.language == OUTPUT else None
+        is_shown = after is not None and after.language == OUTPUT and not block.note.startswith(SLOW)
+        shown = after.lines if after is not None and is_shown else None
         for line in lines:
             yield _words(line), () if shown and line is not lines[-1] else shown
 

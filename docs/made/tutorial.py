@@ -26,11 +26,12 @@ from pathlib import Path
 
 from docs.made.markdown import Block, blocks
 from docs.made.pages import DOCS, ROOT
+from docs.made.shell import OUTPUT, SLOW
 
 WALKTHROUGH = ROOT / DOCS / "how-to/gpu-walkthrough.md"  # of a public trace
 PAGES = (ROOT / DOCS / "tutorial.md", ROOT / DOCS / "how-to/what-if.md", WALKTHROUGH)
 NEEDED = ("datasets", "predict.py", "train.py")  # what a reader has in the folder where the commands are given
-SLOW, SHELL, OUTPUT = "slow", "sh", "text"
+SHELL = "sh"
 TERMINAL = {"COLUMNS": "110", "NO_COLOR": "1", "OMP_NUM_THREADS": "1"}  # of a reader
 ALIKE = 0.6  # of a shown line and the printed one that takes its place
 
