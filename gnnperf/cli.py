@@ -6,6 +6,8 @@ import argparse
 import importlib
 import sys
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
 from gnnperf import __version__
@@ -16,7 +18,6 @@ Adder = Callable[[Any], None]  # is given what argparse calls subparsers
 # Subcommand -> the module whose add_parsers(subparsers) defines it. Only the one requested is imported, so that
 # `gnnperf inspect` returns at once.
 MODULE_OF_COMMAND = {
-    "completion": "gnnperf.cli",
     "predict": "gnnperf.report.predict_cli",
     "what-if": "gnnperf.report.predict_cli",
     "report": "gnnperf.report.predict_cli",
@@ -34,6 +35,7 @@ MODULE_OF_COMMAND = {
     "devices": "gnnperf.analytic.devices_cli",
     "compare": "gnnperf.report.compare.cli",
     "roofline": "gnnperf.report.roofline.cli",
+    "completion": "gnnperf.cli",
 }
 EPILOG = """\
 examples:
@@ -69,8 +71,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     with lasting_streams() as streams:
-        parsed = parser_of(arguments).parse_args(arguments)
         try:
+            parsed, unknown = parser_of(arguments).parse_known_args(arguments)
+            if unknown:
+                raise _unknown(unknown[0], parsed)
             with bars_on_terminal(_is_silent(parsed)):
                 code = int(parsed.run(parsed) or 0)
         except InputError as error:
@@ -82,13 +86,28 @@ def main(argv: Sequence[str] | None = None) -> int:
         return code or streams.exit_code("gnnperf")
 
 
+def _unknown(word: str, parsed: argparse.Namespace) -> InputError:
+    """The error for a word that the command has no use for, with the one that was probably meant."""
+    command: argparse.ArgumentParser = getattr(parsed, "parser", argparse.ArgumentParser("gnnperf"))
+    options = [option for action in command._actions for option in action.option_strings if option.startswith("--")]
+    close, remedy = get_close_matches(word.partition("=")[0], options, 1), ""
+    if word.startswith("-"):
+        remedy = f"did you mean {close[0]}?" if close else ""
+    elif "=" in word and "--set" in options:
+        remedy = f"did you mean --set {word}?"
+    elif Path(word).exists():
+        remedy = "give one path; files of several ranks go into one folder"
+    where = command.prog.removeprefix("gnnperf ")
+    return InputError(f"unknown argument {word!r}", where=where, allowed=", ".join(options), remedy=remedy)
+
+
 def _is_silent(parsed: argparse.Namespace) -> bool:
     """Whether a program reads what is stated: then no bars."""
     return bool(getattr(parsed, "json", False) or getattr(parsed, "quiet", False))
 
 
 def parser_of(arguments: Sequence[str]) -> argparse.ArgumentParser:
-    """The parser with the subcommand requested, or with all of them (for --help and for misspelled ones)."""
+    """The parser with the subcommand requested, or with all of them (for --help)."""
     parser = argparse.ArgumentParser(
         prog="gnnperf",
         description="Predict the time of a training step from a trace or a plan, and what changes would do to it.",
@@ -103,7 +122,7 @@ def parser_of(arguments: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def _adders(first: str) -> list[Adder]:
-    """Of the first argument if that is a subcommand; of all subcommands for --help and for misspellings."""
+    """Of the first argument if that is a subcommand; of all subcommands for --help."""
     if first == "--version":
         return []
     if first in MODULE_OF_COMMAND:
@@ -111,7 +130,12 @@ def _adders(first: str) -> list[Adder]:
     others = plugin_names(COMMANDS)
     if first in others:
         return [load_plugin(COMMANDS, first, "gnnperf")]
-    own = [importlib.import_module(module).add_parsers for module in sorted(set(MODULE_OF_COMMAND.values()))]
+    known = [*MODULE_OF_COMMAND, *others]
+    if first and not first.startswith("-") and first not in known:
+        close = get_close_matches(first, known, 1)
+        raise InputError(f"no command {first!r}", allowed=", ".join(known),
+                         remedy=f"did you mean {close[0]}?" if close else "")  # fmt: skip
+    own = [importlib.import_module(module).add_parsers for module in dict.fromkeys(MODULE_OF_COMMAND.values())]
     return own + list(dict.fromkeys(load_plugin(COMMANDS, name, "gnnperf") for name in others))
 
 

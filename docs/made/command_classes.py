@@ -12,9 +12,9 @@ from functools import cache
 from docs.made.commands import help_texts
 from docs.made.markdown import blocks
 from docs.made.pages import DOCS, DOCUMENTS, ROOT
-from docs.made.shell import commands_of, commands_within
+from docs.made.shell import commands_of, commands_with_output, commands_within
 from docs.made.tutorial import PAGES as SHOWN
-from docs.made.tutorial import parts_of
+from docs.made.tutorial import parts_of, readme_commands
 
 QUICK = "quick"  # the note above a block that tests/docs/test_tutorial.py runs, too
 SCRIPTS = ("predict.py", "train.py")
@@ -31,10 +31,11 @@ class Where(StrEnum):
 
 @dataclass(frozen=True)
 class Shown:
-    """A command: the page or help text that shows it first, and its words."""
+    """A command: the page or help text that shows it first, or with output; its words, and that output (shell.py)."""
 
     page: str
     words: tuple[str, ...]
+    output: tuple[str, ...] | None = None
 
     def __str__(self) -> str:
         return " ".join(self.words)
@@ -73,9 +74,11 @@ def every_command() -> list[Shown]:
     """Pages first; a command that several show is that of the first one. On a page, blocks come before its prose."""
     result: dict[tuple[str, ...], Shown] = {}
     for page, text in _texts():
-        for words in [*commands_of(text), *commands_within(text)]:
+        for words, output in [*commands_with_output(text), *((words, None) for words in commands_within(text))]:
             for part in _parts(words):
-                result.setdefault(part, Shown(page, part))
+                if output is not None and result.get(part, Shown(page, part)).output is None:
+                    result.pop(part, None)  # it runs where its output can be compared, in the order of that page
+                result.setdefault(part, Shown(page, part, output))
     return list(result.values())
 
 
@@ -115,6 +118,5 @@ def _in_tests() -> set[tuple[str, ...]]:
     marked = [block for text in pages.values() for block in blocks(text) if block.note == QUICK]
     parts = [part for path in SHOWN for part in parts_of(pages[path]) if not part.is_slow and part.shown]
     lines = [command for part in parts for command in part.commands]
-    first = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Three commands on a GPU trace")[2]
-    text = "```sh\n" + "\n".join([*lines, *(block.text for block in marked)]) + "\n```\n"
-    return {tuple(words) for words in [*commands_of(text), *commands_of(first.partition("\n## ")[0])]}
+    text = "```sh\n" + "\n".join([*lines, *(block.text for block in marked), *readme_commands()]) + "\n```\n"
+    return set(map(tuple, commands_of(text)))

@@ -1,14 +1,18 @@
 """Docstrings as this code base writes them, put into the forms that the reference is made from.
 
-Drawings become blocks of code, and `low, high: bounds.` becomes an entry for each of the two.
+Drawings become blocks of code, and `low, high: bounds.` becomes an entry for each of the two. Fields that a comment
+explains where they are declared become entries, too.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from griffe import Extension
+
+from docs.made.docstrings import comments_of
 
 _DRAWN = re.compile(r"\S {3,}\S")
 _SEVERAL = re.compile(r"^( +)(\w+(?:, \w+)+): (.*)$")
@@ -20,7 +24,8 @@ class DocstringForms(Extension):
     def on_object(self, *, obj: Any, **_: Any) -> None:
         """Called once per module, class and function."""
         if obj.docstring is not None:
-            obj.docstring.value = with_entries(with_drawings(obj.docstring.value))
+            text = with_entries(with_drawings(obj.docstring.value))
+            obj.docstring.value = with_fields(text, comments_of(obj.source)) if obj.is_class else text
 
 
 def with_drawings(text: str) -> str:
@@ -44,6 +49,17 @@ def with_entries(text: str) -> str:
             result += [f"{indent}{name}: {meaning}", *rest]
         result.append(f"{indent}{names[-1]}: {meaning}")  # its further lines follow anyway
     return "\n".join(result)
+
+
+def with_fields(text: str, comments: Mapping[str, str]) -> str:
+    """With an entry of `Attributes:` for each field that has a comment and no entry."""
+    listed = set(re.findall(r"^ +(\w+)(?: \([^)]*\))?: ", text, flags=re.MULTILINE))
+    entries = "".join(f"    {name}: {meaning}\n" for name, meaning in comments.items() if name not in listed)
+    if not entries:
+        return text
+    if "Attributes:\n" in text:
+        return text.replace("Attributes:\n", f"Attributes:\n{entries}", 1)
+    return f"{text.rstrip()}\n\nAttributes:\n{entries}"
 
 
 def _is_drawing(paragraph: str) -> bool:

@@ -25,13 +25,13 @@ def field_docs(kind: Any) -> dict[str, str]:
     result: dict[str, str] = {}
     for base in reversed(kind.__mro__):
         if "__dataclass_fields__" in vars(base):
-            result |= {name: text for name, text in _comments(inspect.getsource(base)).items() if name in names}
+            result |= {name: text for name, text in comments_of(inspect.getsource(base)).items() if name in names}
         for entry in _entries(inspect.cleandoc(base.__doc__ or ""), names):
             result |= {name: entry[1] for name in entry[0].split(", ") if name in names}
     return result
 
 
-def _comments(source: str) -> dict[str, str]:
+def comments_of(source: str) -> dict[str, str]:
     """Field -> the comment behind it, or the lines of comment before it."""
     own = {
         name: behind or " ".join(before.replace("#", " ").split()) for before, name, behind in _FIELD.findall(source)

@@ -101,6 +101,12 @@ def _yaml_of_page(path: Path, _shared: Path, page: str) -> None:
     _written(path.parent / "lengths.csv", LENGTHS)
 
 
+def _ops_of_page(path: Path, _shared: Path, page: str) -> None:
+    """The page's first list of calls; else a short one."""
+    own = [block.text for block in blocks(page) if block.language == "json" and block.text.startswith('{"op":')]
+    _written(path, own[0] if own else OPS)
+
+
 def _two_recordings(path: Path, _shared: Path, _page: str) -> None:
     """Two files of one rank, recorded at different times."""
     path.mkdir()
@@ -153,7 +159,7 @@ FILES: dict[str, Maker] = {
     **{f"mine/{name}": _shared(f"calibration/{name}") for name in ("ops.parquet", "device.yaml", "cluster.yaml")},
     **dict.fromkeys(RUNS, _own_runs("cpu-gloo")),
     **dict.fromkeys(["same_runs_elsewhere", "runs_here"], _own_runs("cpu-again")),
-    "ops.jsonl": _text(OPS),
+    "ops.jsonl": _ops_of_page,
     "steps.csv": _text("64\n128\n64\n"),
     "raw": _own_runs("cpu-gloo"),
     "program.py": _text(PROGRAM),
@@ -177,18 +183,36 @@ def replaced(words: Sequence[str]) -> list[str]:
 
 def provide(words: Sequence[str], folder: Path, shared: Path, page: str) -> None:
     """Make the files that a command reads and that no earlier one of its page has written; remove what it writes."""
-    outputs = OUTPUTS | ({"--ops"} if "coverage" in words else set())
-    pairs = list(zip(["", *words[:-1]], words, strict=True))
-    read = [word for before, word in pairs if before not in outputs and not word.startswith("out=")]
-    for name, make in FILES.items():
-        path, end = folder / name, "$" if name in RUNS else r"(?![\w.-])"
-        form = re.compile(rf"(?<![\w/.-]){re.escape(name)}{end}")
-        if (name in RUNS or not path.exists()) and any(map(form.search, read)):
+    for name in _read(words):
+        path = folder / name
+        if name in RUNS or not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
-            (_two_recordings if name == "runs/trace_dir" and "--run" in words else make)(path, shared, page)
-    for before, word in pairs:
-        if before in outputs and (folder / word).is_file():  # examples of a help text are alternatives
+            is_pair = name == "runs/trace_dir" and "--run" in words
+            (_two_recordings if is_pair else FILES[name])(path, shared, page)
+    for before, word in _pairs(words):
+        if before in _outputs(words) and (folder / word).is_file():  # examples of a help text are alternatives
             (folder / word).unlink()
+
+
+def reads_stand_ins(words: Sequence[str]) -> bool:
+    """Whether a command reads what stands for files of the reader: a page shows its output on other files."""
+    return any(FILES[name] not in (_yaml_of_page, _ops_of_page) for name in _read(words))
+
+
+def _read(words: Sequence[str]) -> list[str]:
+    """Names of FILES that a command reads."""
+    read = [word for before, word in _pairs(words) if before not in _outputs(words) and not word.startswith("out=")]
+    ends = {name: "$" if name in RUNS else r"(?![\w.-])" for name in FILES}
+    return [name for name, end in ends.items()
+            if any(re.search(rf"(?<![\w/.-]){re.escape(name)}{end}", word) for word in read)]  # fmt: skip
+
+
+def _pairs(words: Sequence[str]) -> list[tuple[str, str]]:
+    return list(zip(["", *words[:-1]], words, strict=True))
+
+
+def _outputs(words: Sequence[str]) -> set[str]:
+    return OUTPUTS | ({"--ops"} if "coverage" in words else set())
 
 
 def share(folder: Path) -> None:

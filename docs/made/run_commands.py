@@ -6,6 +6,9 @@ python -m docs.made.run_commands train.md     those of some pages
 The commands of a page run in order, in a folder of its own. docs/made/reader_files.py has what they read and what
 stands for words like TRACE. Trainings get one epoch, searches of settings two trials, calibrations the shortest time,
 recordings two ranks (docs/made/calls.py). docs/made/command_classes.py lists what tests or CI run, and what is not run.
+
+Output that a page shows behind commands must be printed by them, line by line. Where a command runs as it is shown, on
+files of the repository or of its page, figures count; where files of the reader or settings are replaced, they do not.
 """
 
 from __future__ import annotations
@@ -18,16 +21,19 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
 
-from docs.made.calls import called
+from docs.made.calls import called, shortened
 from docs.made.command_classes import Shown, Where, class_of, every_command
 from docs.made.pages import ROOT
-from docs.made.reader_files import prepare, provide, replaced, share
+from docs.made.reader_files import prepare, provide, reads_stand_ins, replaced, share
+from docs.made.tutorial import missing
 
 NUM_PROCESSES, LAST_LINES = 2, 8
+# With sign and unit; lists of them, which may be longer.
+FIGURES = re.compile(r"[+-]?\d[\d.,]*(e[+-]\d+)?( [mu]?s\b| [KMG]iB\b)?(, \d[\d.,]*)*")
 # Exit codes that a page states, next to 0.
 STATED = ((r"--max-step-ms|--max-regression", 4), (r"max_uncovered_share", 3))
 MIRROR, PUBLIC = "GNNPERF_DATA_MIRROR", re.compile(r"gnnperf data fetch|python -m research\.fitting\.cdna")
@@ -88,14 +94,28 @@ def _page(commands: Sequence[Shown], shared: Path) -> list[Outcome]:
     folder.parent.mkdir(exist_ok=True)
     prepare(folder, shared)
     text = (ROOT / name).read_text(encoding="utf-8") if name.endswith(".md") else name
-    outcomes = []
+    outcomes, before = [], ""
     for command in commands:
-        outcomes.append(outcome := _run(command, folder, shared, text))
+        outcome, printed = _run(command, folder, shared, text)
+        if command.output and not outcome.wrong:
+            outcome = replace(outcome, wrong=not_printed(command, before + printed))
+        before = before + printed if command.output == () else ""
+        outcomes.append(outcome)
         print(f"{outcome.seconds:6.1f} s  {name}: {command}\n{outcome.wrong}", end="", flush=True)
     return outcomes
 
 
-def _run(command: Shown, folder: Path, shared: Path, text: str) -> Outcome:
+def not_printed(command: Shown, printed: str) -> str:
+    """The lines of the page that its commands do not print."""
+    words, shown = replaced(command.words), "\n".join(command.output or ())
+    if words != list(command.words) or words != shortened(words) or reads_stand_ins(words):
+        shown, printed = (FIGURES.sub("0", each) for each in (shown, printed))
+    lines = missing(shown.splitlines(), printed)
+    return "".join(f"  FAILED: does not print: {line}\n" for line in lines)
+
+
+def _run(command: Shown, folder: Path, shared: Path, text: str) -> tuple[Outcome, str]:
+    """How it ended, and what it prints."""
     words, start_s = replaced(command.words), time.monotonic()
     try:
         provide(words, folder, shared, text)
@@ -104,11 +124,10 @@ def _run(command: Shown, folder: Path, shared: Path, text: str) -> Outcome:
         code, out, err = 1, "", repr(error)
     allowed = {0} | {code for form, code in STATED if re.search(form, str(command))}
     if code in allowed and "Traceback (most recent call last)" not in out + err:
-        return Outcome(command, time.monotonic() - start_s, "")
+        return Outcome(command, time.monotonic() - start_s, ""), out
     last = "\n".join(f"    {line}" for line in (out + err).splitlines()[-LAST_LINES:])
-    return Outcome(
-        command, time.monotonic() - start_s, f"  FAILED with exit code {code}\n  {' '.join(words)}\n{last}\n"
-    )
+    wrong = f"  FAILED with exit code {code}\n  {' '.join(words)}\n{last}\n"
+    return Outcome(command, time.monotonic() - start_s, wrong), out
 
 
 if __name__ == "__main__":

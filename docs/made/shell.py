@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from docs.made.markdown import Block, blocks, prose
 
-SHELLS = ("sh", "bash", "console", "")
+SHELLS, OUTPUT, SLOW = ("sh", "bash", "console", ""), "text", "slow"
 PROGRAMS = ("gnnperf ", "python ", "torchrun ", "srun ", "make ")
 _NAME = re.compile(  # a command without what it takes: gnnperf ops predict, gnnperf coverage --choose N, predict.py
     r"gnnperf [a-z-]+( [a-z-]+)?( --[a-z-]+( N| 1| gpu| a b)?)?|gnnperf record (--out DIR --|-- COMMAND)"
@@ -22,9 +22,21 @@ _REMARK = re.compile(r"(?<=\S)\s{2,}(?![-\\]).*$")
 
 def commands_of(text: str) -> Iterator[list[str]]:
     """Words of every command on a page."""
-    for block in blocks(text):
-        if block.language in SHELLS:
-            yield from (_words(line) for line in _lines(block))
+    return (words for words, _ in commands_with_output(text))
+
+
+def commands_with_output(text: str) -> Iterator[tuple[list[str], tuple[str, ...] | None]]:
+    """The same with the lines that the page shows behind the command's block: at its last command, () before it.
+
+    None: the page shows no output of the block, or marks the block as slow (docs/made/tutorial.py compares that).
+    """
+    every = blocks(text)
+    for block, after in zip(every, [*every[1:], None], strict=False):
+        lines = list(_lines(block)) if block.language in SHELLS else []
+        is_shown = after is not None and after.language == OUTPUT and not block.note.startswith(SLOW)
+        shown = after.lines if after is not None and is_shown else None
+        for line in lines:
+            yield _words(line), () if shown and line is not lines[-1] else shown
 
 
 def commands_within(text: str) -> Iterator[list[str]]:

@@ -26,11 +26,12 @@ from pathlib import Path
 
 from docs.made.markdown import Block, blocks
 from docs.made.pages import DOCS, ROOT
+from docs.made.shell import OUTPUT, SLOW
 
 WALKTHROUGH = ROOT / DOCS / "how-to/gpu-walkthrough.md"  # of a public trace
 PAGES = (ROOT / DOCS / "tutorial.md", ROOT / DOCS / "how-to/what-if.md", WALKTHROUGH)
 NEEDED = ("datasets", "predict.py", "train.py")  # what a reader has in the folder where the commands are given
-SLOW, SHELL, OUTPUT = "slow", "sh", "text"
+SHELL = "sh"
 TERMINAL = {"COLUMNS": "110", "NO_COLOR": "1", "OMP_NUM_THREADS": "1"}  # of a reader
 ALIKE = 0.6  # of a shown line and the printed one that takes its place
 
@@ -58,6 +59,12 @@ def commands(block: Block) -> tuple[str, ...]:
     """One command per line; a backslash at its end goes on in the next."""
     joined = re.sub(r"\\\n\s*", "", block.text)
     return tuple(line.strip() for line in joined.splitlines() if line.strip() and not line.lstrip().startswith("#"))
+
+
+def readme_commands() -> list[str]:
+    """Those of README's first screens on the public trace, up to the last whose output it shows."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Three commands on a GPU trace")[2]
+    return re.findall(r"^    (gnnperf .*)$", text, re.MULTILINE)[:4]
 
 
 def words_of(command: str) -> list[str]:

@@ -34,7 +34,7 @@ def add_command(
     )  # fmt: skip
     if has_json:
         parser.add_argument("--json", action="store_true", help="print the result as JSON")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, parser=parser)
     return parser
 
 

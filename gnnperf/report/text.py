@@ -103,10 +103,11 @@ def steps_line(estimate: StepPrediction) -> tuple[str, ...]:
     numbers = ", ".join(map(str, list(times_us)[:MOST_STEPS]))
     odd, every = ", ".join(map(str, sorted(measured.outliers))), ", ".join(shown)
     named = "" if not odd else f"; {odd} {'is an outlier' if len(measured.outliers) == 1 else 'are outliers'}"
-    alike = [step for step, shapes in measured.shapes.items() if shapes == measured.shapes[estimate.label.step]]
-    kinds, like = len(set(measured.shapes.values())), ", ".join(map(str, alike[:MOST_STEPS]))
-    shaped = f", of {kinds} sets of shapes, with those of steps {like}" if kinds > 1 else ""
-    return (f"measured steps {numbers}{more}: {every} {unit}{named}; this is step {estimate.label.step}{shaped}",)
+    own, kinds = estimate.label.step, len(set(measured.shapes.values()))
+    alike = [step for step, shapes in measured.shapes.items() if shapes == measured.shapes[own] and step != own]
+    like = ", ".join(map(str, alike[:MOST_STEPS])) or "no other"
+    shaped = f"; steps have {kinds} sets of shapes, {like} the same as this one" if kinds > 1 else ""
+    return (f"measured steps {numbers}{more}: {every} {unit}{named}; this is step {own}{shaped}",)
 
 
 def profiler_line(estimate: StepPrediction) -> tuple[str, ...]:

@@ -22,13 +22,14 @@ from gnnperf.trace.groups import name_groups
 from gnnperf.trace.metadata import Distributed, device_name, rank_from_name, read_devices, read_distributed
 from gnnperf.trace.selection import EVERYTHING, Selection, in_steps
 from gnnperf.trace.table import EVENTS_FILE, RunTrace, TraceMeta, TraceTable
-from gnnperf.trace.trace_sources import ARCHIVE_ENDINGS, FORMS, Source, is_regular, skipped, sources
+from gnnperf.trace.trace_sources import ARCHIVE_ENDINGS, FORMS, PEEK_BYTES, Source, is_regular, skipped, sources
 from gnnperf.trace.windows import of_steps
 
 # The bytes of one Kineto file -> TraceTable: the pipeline as a table of contents.
 
 # What a Kineto file states before its events.
 STATED_RANK = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]*?"rank"\s*:\s*(\d{1,8})\s*[,}]')
+WHOLE = re.compile(rb"\s*\{.*\}\s*", re.DOTALL)  # an object
 MIN_MATCHED_SHARE = 0.5  # below it, an execution trace is of another run
 WELL_MATCHED = 0.98  # fewer matched ops are worth a warning
 
@@ -232,6 +233,8 @@ def _first_look(paths: Sequence[Path], chosen: Selection) -> _Result:
                     head = kineto.read_head(source.unpack(), source.path)
                     trace = read_execution_trace(head, file_name(source.name))
                     result.traces.append((named, trace))
+                elif len(start) < PEEK_BYTES and WHOLE.fullmatch(start) and b'"traceEvents"' not in start:
+                    raise kineto.no_trace(source.path)  # settings, next to traces
                 else:
                     result.kineto.append(source.path)
                     stated = STATED_RANK.search(start)

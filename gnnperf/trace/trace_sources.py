@@ -126,6 +126,8 @@ def _refuse_size(size: int, where: str) -> None:
 
 def _named_as_traces(path: Path) -> list[Path]:
     result = [p for p in sorted(path.rglob("*")) if p.name.lower().endswith(TRACE_ENDINGS) and not p.is_dir()]
+    predicted = {p.parent for p in result if p.name == "prediction.json" and (p.parent / "nodes.parquet").is_file()}
+    result = [p for p in result if p.parent not in predicted]  # their timelines look like traces
     return [p for p in result if not any(part.startswith(".") for part in p.relative_to(path).parts)]
 
 

@@ -20,7 +20,8 @@ from docs.made.calls import called
 from docs.made.command_classes import Shown, Where, class_of, every_command
 from docs.made.pages import DOCS, DOCUMENTS, ROOT
 from docs.made.reader_files import provide, replaced
-from docs.made.shell import commands_of
+from docs.made.run_commands import not_printed
+from docs.made.shell import commands_of, commands_with_output
 from gnnperf.cli import parser_of
 from gnnperf.core.errors import InputError
 from gnnperf.predict import Request
@@ -152,3 +153,23 @@ def test_a_command_ends_with_its_exit_code(words: list[str], code: int, printed:
     result, out, err = called(words, tmp_path)
     assert result == code and printed in out + err
     assert (tmp_path / "devices.txt").is_file() == (">" in words)
+
+
+def test_output_belongs_to_the_commands_of_the_block_before_it() -> None:
+    text = "```sh\ngnnperf a\ngnnperf b\n```\n```text\n1 ms\n```\n```sh\ngnnperf c\n```\n"
+    assert list(commands_with_output(text)) == [
+        (["gnnperf", "a"], ()), (["gnnperf", "b"], ("1 ms",)), (["gnnperf", "c"], None),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "printed", "missing"),
+    [
+        ("gnnperf devices", "step: 1 ms", ""),
+        ("gnnperf devices", "step: 2 ms", "  FAILED: does not print: step: 1 ms\n"),
+        ("gnnperf predict traces", "step:  -2.5 us", ""),  # of other traces: figures are others
+        ("gnnperf predict traces", "at least 1 ms", "  FAILED: does not print: step: 0\n"),
+    ],
+)
+def test_output_is_as_printed_figures_of_stand_ins_aside(words: str, printed: str, missing: str) -> None:
+    assert not_printed(Shown("page", tuple(words.split()), ("step: 1 ms",)), printed) == missing

@@ -1,4 +1,4 @@
-"""The three commands of README's first screen, on the trace that they name, print and draw what README shows."""
+"""The commands of README's first screens, on the trace that they name, print and draw what README shows."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import pytest
 
 from docs.made.pages import ROOT
 from docs.made.screenshots import FOLDER, difference, note_of, pictures, report_of
+from docs.made.tutorial import readme_commands
 from gnnperf.cli import main
 from tests.chromium import chromium
 
 MOST_DIFFERENT = 0.02  # share of pixels, with the same fonts
-SECTION = re.compile(r"## Three commands on a GPU trace\n(.*?)\n## ", re.DOTALL)
-MATCH = SECTION.search((ROOT / "README.md").read_text(encoding="utf-8"))
+TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 pytestmark = pytest.mark.mirror
 
 
@@ -30,19 +30,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def printed(mirror: Path, folder: Path) -> list[str]:
     """What each command prints."""
-    assert MATCH is not None
     result = []
-    for command in re.findall(r"^    (gnnperf .*)$", MATCH[1], re.MULTILINE):
+    for command in readme_commands():
         with chdir(folder), redirect_stdout(io.StringIO()) as onto:
             assert main(shlex.split(command)[1:]) == 0
         result.append(onto.getvalue())
     return result
 
 
-def test_three_commands_print_what_readme_shows(printed: list[str]) -> None:
-    assert MATCH is not None
-    shown = [block.splitlines() for block in re.findall(r"```text\n(.*?)```", MATCH[1], re.DOTALL)]
-    assert (len(printed), len(shown)) == (3, 2)
+def test_commands_print_what_readme_shows(printed: list[str]) -> None:
+    shown = [block.splitlines() for block in re.findall(r"```text\n(.*?)```", TEXT, re.DOTALL)]
+    assert (len(printed), len(shown)) == (4, 3)
     for lines, text in zip(shown, printed[1:], strict=True):
         rest = iter(text.splitlines())
         for line in lines:  # in order; README shortens long ones

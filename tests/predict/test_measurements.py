@@ -65,7 +65,7 @@ def test_steps_of_other_shapes_are_no_outliers() -> None:
     assert measured.shapes == {0: 0, 1: 0, 2: 1, 3: 1, 4: 0, 5: 0}
     assert measured.outliers == {5}
     line = steps_line(replace(toy_prediction(label=steps[3]), measurements=measured))[0]
-    assert line.endswith("this is step 3, of 2 sets of shapes, with those of steps 2, 3")
+    assert line.endswith("this is step 3; steps have 2 sets of shapes, 2 the same as this one")
 
 
 def test_a_slow_warm_up_with_ops_of_its_own_is_an_outlier() -> None:

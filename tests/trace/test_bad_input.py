@@ -60,6 +60,21 @@ def test_what_is_no_whole_trace_is_refused(tmp_path: Path, content: bytes, messa
     _refused(files.write(tmp_path / "t.json", content), message)
 
 
+def test_settings_and_an_earlier_prediction_next_to_a_trace_are_left_out(tmp_path: Path) -> None:
+    files.write(tmp_path / "t.json", _with())
+    files.write(tmp_path / "settings.json", {"batch": 4})
+    out = tmp_path / "outputs/own"
+    out.mkdir(parents=True)
+    for name in ("timeline.json.gz", "prediction.json", "nodes.parquet"):
+        files.write(out / name, _with())
+    run = read_run(tmp_path)
+    assert [table.meta.source_file for table in run.tables] == ["t.json"]
+    assert [warning for warning in run.warnings if "skipped" in warning] == [
+        "skipped: settings.json: is JSON but not a trace. Allowed: a Kineto file with traceEvents."
+    ]
+    _refused(out, "holds no trace file")
+
+
 def test_no_such_path_an_empty_folder_and_a_pipe_that_is_not_waited_for(tmp_path: Path) -> None:
     _refused(tmp_path / "nowhere", "does not exist")
     _refused(tmp_path, "holds no trace file")

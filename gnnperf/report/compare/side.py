@@ -24,7 +24,7 @@ DOCUMENT, NODES = "prediction.json", "nodes.parquet"
 RATES = ("samples_per_s", "samples_per_s_per_gpu", "tokens_per_s", "tokens_per_s_per_gpu", "mfu", "hfu",
          "gpu_hours_per_step", "usd_per_million_tokens", "usd_per_million_samples")  # fmt: skip
 COLUMNS = ("node_type", "op_name", "phase", "latency_us", "critical_us")
-AGAIN = "predict again with this version (predict.py … out=DIR)"
+AGAIN = "predict again with this version (gnnperf predict TRACE --out DIR)"
 
 
 @dataclass(frozen=True)
