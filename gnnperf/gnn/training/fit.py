@@ -16,7 +16,6 @@ from lightning.pytorch.loggers import Logger
 from lightning.pytorch.strategies import DDPStrategy
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
-from gnnperf.core import NodeType
 from gnnperf.gnn.data.floors import texts_of
 from gnnperf.gnn.data.module import StepDataModule
 from gnnperf.gnn.data.prepare import PreparedData, sampled
@@ -134,13 +133,8 @@ def keep_what_helps(network: TypedGNN, data: PreparedData) -> dict[str, Shares]:
     """Shrink the corrections of each node type, of usual and of scheduled latencies apart (`training.shares`).
 
     A head trained on few nodes overfits: its corrections are right in direction and too large. Usual latencies keep the
-    share whose nodes err least on the validation runs. Scheduled ones keep the same share of hosts and none of
-    kernels and transfers, unless the steps of the validation runs err less with others, by more than chance; without
-    hosts' where these make steps worse.
-
-    Corrections of host work are overhead, which steps of all sizes share. Those of kernels and transfers improve single
-    nodes, and err together in a step of another size or program. Where the base comes from another machine's trace,
-    scheduled latencies start with no correction.
+    share whose nodes err least on the validation runs. Scheduled ones keep none, unless steps of these runs err less
+    with others by more than chance: nodes improve, sums of nodes hardly do, and steps add up sums.
 
     Node type -> shares, where not all corrections are kept; 0 leaves the base.
     """
@@ -149,7 +143,7 @@ def keep_what_helps(network: TypedGNN, data: PreparedData) -> dict[str, Shares]:
         for step in sampled(data.steps["val"])
     ]
     usual = usual_shares(judged)
-    scheduled = scheduled_shares(judged, usual, (NodeType.HOST,) if data.speed_factors is None else ())
+    scheduled = scheduled_shares(judged, usual)
     chosen = {t: Shares(usual[t], scheduled[t]) for t in usual if not network.is_silent(t)}
     for node_type, shares in chosen.items():
         network.shrink(node_type, shares.usual, shares.scheduled)

@@ -59,7 +59,7 @@ def unseen_shares(left_out: Sequence[Judged], shrinkage: Mapping[str, Shares]) -
                   of_each(types, lambda name: shrinkage.get(name, whole).scheduled)]  # fmt: skip
         shrunk.append(replace(one, residuals=one.residuals * np.stack(shares)))
     usual = usual_shares(shrunk)
-    scheduled = scheduled_shares(shrunk, usual, ())
+    scheduled = scheduled_shares(shrunk, usual)
     both = {kind: Shares(usual[kind], scheduled[kind]) for kind in usual}
     return {kind: of_kind for kind, of_kind in both.items() if of_kind != NONE}
 

@@ -41,9 +41,9 @@ def left_out(step: Step, right: float, factor: float, program: str) -> Judged:
         ((2.0,) * 5, 1.0, 0.5, 0.5),  # twice too large
         ((2.0,) * 5, 0.5, 1.0, 1.0),  # validation has halved them
         ((1.0,) * 4, 1.0, 1.0, 0.0),  # four programs are too few for steps
-        # Mean errors of steps, over |right|, with all and with no corrections: (0, 0, 0, 2, 2) / 5 and 1. Their
-        # difference is 0.2, its standard error sqrt(1.2 / 5) = 0.49.
-        ((1.0, 1.0, 1.0, -1.0, -1.0), 1.0, 1.0, 0.0),
+        # Gains of all corrections, over |right|:
+        ((1.0, 1.0, 1.0, 1.0, -0.2), 1.0, 1.0, 1.0),  # (1, 1, 1, 1, -0.2): mean 0.76, standard error 0.24
+        ((1.0, 1.0, 1.0, 1.0, -0.6), 1.0, 1.0, 0.0),  # (1, 1, 1, 1, -0.6): 0.68 and 0.32, not 2.5 times as much
     ],
 )
 def test_what_holds_in_left_out_programs_counts_in_others(
