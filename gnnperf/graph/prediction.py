@@ -101,7 +101,12 @@ class Prediction:
     @cached_property
     def coded(self) -> pd.DataFrame:
         """[num_nodes] source and reason as categories, in order of occurrence."""
-        return pd.DataFrame({"source": coded(self.source), "reason": coded(self.reasons)})
+        source = coded(self.source)
+        if self.reason is not None:
+            return pd.DataFrame({"source": source, "reason": coded(self.reason)})
+        return pd.DataFrame(
+            {"source": source, "reason": source.cat.rename_categories(lambda one: REASONS[Source(one)])}
+        )
 
     @property
     def reasons(self) -> np.ndarray:
@@ -154,7 +159,8 @@ def in_place(prediction: Prediction, latency_us: np.ndarray) -> Prediction:
 
 def uncovered(graph: ExecutionGraph, latency_us: np.ndarray) -> np.ndarray:
     """[num_nodes] bool: work without a latency."""
-    return graph.nodes["node_type"].isin(list(WORK_TYPES)).to_numpy() & np.isnan(latency_us)
+    unknown = np.isnan(latency_us)
+    return unknown & graph.nodes["node_type"].isin(list(WORK_TYPES)).to_numpy() if unknown.any() else unknown
 
 
 def op_names(nodes: pd.DataFrame) -> pd.Series:
@@ -168,7 +174,10 @@ def op_names(nodes: pd.DataFrame) -> pd.Series:
 
 def uncovered_ops(graph: ExecutionGraph, latency_us: np.ndarray) -> dict[str, int]:
     """Op name -> number of its nodes without a latency, most frequent first; peer waits are named as such."""
-    missing = graph.nodes.loc[uncovered(graph, latency_us), ["op_name", "event_name", "segment"]]
+    unknown = uncovered(graph, latency_us)
+    if not unknown.any():
+        return {}
+    missing = graph.nodes.loc[unknown, ["op_name", "event_name", "segment"]]
     names = missing["op_name"].astype(object).fillna(missing["event_name"].astype(object)).fillna("(unnamed)")
     waits = (missing["segment"] == Segment.PEER_WAIT).to_numpy()
     named = np.where(waits, "peer_wait", names.to_numpy(dtype=object))

@@ -12,7 +12,7 @@ import numpy as np
 from gnnperf.core import NodeType, StepTimeKind
 from gnnperf.graph import Predictor
 from gnnperf.hardware import ClusterSpec
-from gnnperf.predict.assembly import Question, assemble
+from gnnperf.predict.assembly import Question, time_us
 from gnnperf.predict.edited import predict_edited
 from gnnperf.predict.predictors import Predictors
 from gnnperf.predict.step_prediction import StepPrediction
@@ -56,13 +56,13 @@ def _observed(
     assert cluster is not None, "a replay is of what was measured"
 
     def step_time_of(edited: Edited) -> float:
-        return assemble(predict_edited(edited, predictor, cluster), question).step_time_us
+        return time_us(predict_edited(edited, predictor, cluster), question)
 
     stall_us = without_us = None
     if isinstance(predictor, Predictors) and trace is not None and trace.measured.stalls_us.any():
         stall_us = trace.measured.stalls_us
         usual = predictor.without_stalls().predict(prediction.graph, cluster)
-        without_us = assemble(usual, question).step_time_us
+        without_us = time_us(usual, question)
 
     return Observed(
         graph=prediction.graph,

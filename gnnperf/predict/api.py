@@ -15,7 +15,7 @@ from gnnperf.core import InputError, each, task
 from gnnperf.graph import ExecutionGraph, Prediction, Predictor, StepLabel, load_graph
 from gnnperf.hardware import ClusterSpec, with_bucket
 from gnnperf.predict.advice import with_findings
-from gnnperf.predict.assembly import Question, assemble, choose_step, step_time_kind
+from gnnperf.predict.assembly import Question, assemble, choose_step, step_time_kind, time_us
 from gnnperf.predict.intervals import (
     calibrated_on,
     other_processor,
@@ -281,7 +281,7 @@ class Setup:
             return 1.0
         label, model = source.graph.steps[0], Once(self.models.model)
         rebuilt = Predictors((TracePredictor(source, self.traced, model), model)).predict(source.graph, self.traced)
-        scheduled_us = assemble(rebuilt, self._unscaled).step_time_us
+        scheduled_us = time_us(rebuilt, self._unscaled)
         alike = step_time_kind(label) is step_time_kind(self.label) and scheduled_us > 0
         return step_us(label) / scheduled_us if alike else 1.0
 
@@ -378,7 +378,7 @@ class Setup:
         if self.same_hardware:
             removed = self.request.profiler is Profiler.remove  # no interval was calibrated for it
             return result if removed else with_trace_interval(result)
-        own_us = assemble(own, self.question).step_time_us
+        own_us = time_us(own, self.question)
         return with_ratio_interval(replace(result, traced_prediction_us=own_us), own, self.traced, self.target.cluster,
                                    self.question)  # fmt: skip
 
@@ -403,7 +403,7 @@ class Setup:
 
         steps = [graph.step(self.label.step).for_predictors() for graph in drawn_graphs(plan)]
         given = (self.predictors.predict(one, self.target.cluster) for one in each(steps, "predicting", "drawn steps"))
-        return np.array([assemble(one, self.question).step_time_us for one in given])
+        return np.array([time_us(one, self.question) for one in given])
 
     def _with_edits(self, result: StepPrediction) -> StepPrediction:
         request = self.request

@@ -118,6 +118,16 @@ def assemble(prediction: Prediction, question: Question) -> StepPrediction:
     Latencies of isolated ops are stretched where work overlaps; those of the prediction are as scheduled. A node
     without a latency adds nothing to the schedule; the step time is then marked as a lower bound.
     """
+    return collect(*_scheduled(prediction, question), question)
+
+
+def time_us(prediction: Prediction, question: Question) -> float:
+    """The step time of `assemble`, without what else it collects."""
+    return _scheduled(prediction, question)[2]
+
+
+def _scheduled(prediction: Prediction, question: Question) -> tuple[Prediction, Schedule, float]:
+    """The prediction with latencies as scheduled, their schedule, and the step time it gives."""
     kind = step_time_kind(question.label)
     unrolled = NUM_UNROLLED if kind is StepTimeKind.PERIOD else 1
     scheduled_us = prediction.scheduled_us
@@ -134,7 +144,7 @@ def assemble(prediction: Prediction, question: Question) -> StepPrediction:
             prediction.graph, known_us, prediction.lag_us, prediction.isolated, num_unrolled=unrolled, ready_us=ready_us
         )
         scheduled, prediction = result.schedule, in_place(prediction, result.latency_us)
-    return collect(prediction, scheduled, question.step_scale * step_time_us(scheduled, kind), question)
+    return prediction, scheduled, question.step_scale * step_time_us(scheduled, kind)
 
 
 def collect(prediction: Prediction, scheduled: Schedule, predicted_us: float, question: Question) -> StepPrediction:

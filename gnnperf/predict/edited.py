@@ -16,7 +16,7 @@ from gnnperf.predict.predictors import Predictors
 from gnnperf.predict.ratios import EDIT, step_bounds_us
 from gnnperf.predict.step_prediction import StepPrediction, WhatIfPrediction
 from gnnperf.predict.target import with_collective_models
-from gnnperf.whatif import Edit, Edited, HardwareChange, ScaleSequence, apply, cluster_after, ends
+from gnnperf.whatif import Edit, Edited, HardwareChange, apply, cluster_after, ends
 
 CHANGED = ("{:.3g} of {:.3g} ms on devices and links change ({:.0f} % of it without a model: by its family or bound); "
            "changed nodes hold {:.3g} of the {:.3g} ms of the critical path, and {:.3g} of {:.3g} ms with the edit"
@@ -75,6 +75,8 @@ def with_edits(
 
 def _times_us(edits: Sequence[Edit], time_us: Callable[[Sequence[Edit]], float]) -> np.ndarray:
     """[num_steps] times of steps whose sequences differ in length; [0] where no edit states several lengths."""
+    from gnnperf.whatif import ScaleSequence  # and the plans' formulas with it
+
     places = [place for place, edit in enumerate(edits) if isinstance(edit, ScaleSequence) and edit.lengths]
     require(len(places) <= 1, "sequence={lengths: ..}", len(places), "once in a list of edits")
     if not places:

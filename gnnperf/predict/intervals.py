@@ -28,7 +28,7 @@ from gnnperf.gnn import (
 )
 from gnnperf.graph import Prediction, Predictor
 from gnnperf.hardware import ClusterSpec
-from gnnperf.predict.assembly import Question, assemble
+from gnnperf.predict.assembly import Question, assemble, time_us
 from gnnperf.predict.ratios import REPEAT, gpu_ratio_intervals, ratio_bounds, step_bounds_us, step_ratio_intervals
 from gnnperf.predict.request import Mode
 from gnnperf.predict.step_prediction import StepPrediction
@@ -86,7 +86,7 @@ def with_ratio_interval(
     moved = estimate.prediction
     ends = [replace(moved, latency_us=moved.latency_us * factor, isolated=None, mean_latency_us=None)
             for factor in factors]  # fmt: skip
-    low_us, high_us = (assemble(end, question).step_time_us for end in ends)
+    low_us, high_us = (time_us(end, question) for end in ends)
     step_us, repeat = estimate.step_time_us, step_ratio_intervals().log_bounds[REPEAT]
     ends_us = min(low_us, step_us), max(high_us, step_us)
     down, up = (np.hypot(np.log(end_us / step_us), bound) if min(end_us, step_us) > 0 else 0.0

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from gnnperf.graph import TYPICAL_ON_CPU, TYPICAL_ON_GPU, ProfilerCost, cost_of_card, pooled_cost, profiler_us
-from gnnperf.predict.assembly import assemble
+from gnnperf.predict.assembly import time_us
 from gnnperf.predict.step_prediction import Question, StepPrediction, WithoutProfiler
 from gnnperf.schedule import MeasuredStep
 from gnnperf.trace import read_card
@@ -78,7 +78,7 @@ def _shortened_us(result: StepPrediction, question: Question, taken_us: np.ndarr
     prediction, lag_us = result.prediction, result.prediction.lag_us
     shorter = replace(prediction, latency_us=prediction.scheduled_us - taken_us, mean_latency_us=None,
                       lag_us=None if lag_us is None else lag_us - lag_taken_us)  # fmt: skip
-    return assemble(shorter, question).step_time_us
+    return time_us(shorter, question)
 
 
 def from_removed(result: StepPrediction, profiler: RecordedProfiler) -> StepPrediction:

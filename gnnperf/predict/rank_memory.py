@@ -15,7 +15,6 @@ from gnnperf.hardware import DeviceSpec
 from gnnperf.predict.request import Mode, Request
 from gnnperf.predict.step_prediction import RankMemory, StepPrediction
 from gnnperf.predict.target import GENERIC_GPU, choose_target
-from gnnperf.predict.whatif import written
 from gnnperf.trace import RunTrace
 
 if TYPE_CHECKING:
@@ -134,6 +133,7 @@ def _edited(
     estimate: StepPrediction, request: Request, run: RunTrace, device: DeviceSpec | None, on_gpu: bool | None
 ) -> StepPrediction:
     from gnnperf.memory import effects_cached_in, memory_edits, peak_memory
+    from gnnperf.predict.whatif import written
 
     runs_on_gpu = estimate.prediction.graph.runs_on_gpu if on_gpu is None else on_gpu
     edits = memory_edits(estimate.prediction.graph, request.edits(), on_gpu=runs_on_gpu)

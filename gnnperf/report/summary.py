@@ -321,7 +321,7 @@ def totals(work: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
         **{name: groups[name].sum(min_count=1) for name in ("predicted_us", "measured_us")},
         "critical_us": groups["critical_us"].sum(),
     })  # fmt: skip
-    first = work[keys].iloc[np.unique(number, return_index=True)[1]]
+    first = work[keys].iloc[pd.Series(number).drop_duplicates().index]
     return pd.concat([as_text(first).reset_index(drop=True), sums], axis=1)
 
 

@@ -220,8 +220,9 @@ def schedule_copies(
     awaited, waiting = cross_step_edges(graph, lanes)
     start, binding = forward_pass(*edges.passes, timed_lag_us, latency_us[0], ready_us)
     end, step_start, previous_end = start + latency_us[0], ready_us.min(initial=0.0), None
+    work, rank = is_work(graph), graph.nodes["rank"].to_numpy()
     for latency in latency_us[1:]:
-        previous_end = _completion(graph, end)
+        previous_end = float(end[work].max(initial=0.0))
         step_start = end[lanes.last_main].min(initial=np.inf) if len(lanes.last_main) else previous_end
         # Nodes without a predecessor may not start before their rank's main thread has begun the step, which their
         # incoming edges say; 0 is therefore no constraint here.
@@ -229,14 +230,13 @@ def schedule_copies(
         np.maximum.at(ready, waiting, end[awaited])
         start, binding = forward_pass(*edges.passes, timed_lag_us, latency, ready)
         end = start + latency
-    completion = _completion(graph, end)
-    work, rank = is_work(graph), graph.nodes["rank"].to_numpy()
+    completion = float(end[work].max(initial=0.0))
     slack = backward_pass(*edges.passes, timed_lag_us, latency_us[-1], completion) - start
     return Schedule(
         start_us=start - step_start,
         end_us=end - step_start,
         slack_us=np.maximum(slack, 0.0),
-        on_critical_path=_critical_path(edges, start, end, binding, completion, graph),
+        on_critical_path=_critical_path(edges, start, end, binding, completion, work),
         makespan_us=float(completion - step_start),
         period_us=None if previous_end is None else float(completion - previous_end),
         rank_step_time_us=np.array([end[work & (rank == r)].max(initial=0.0) for r in graph.ranks]) - step_start,
@@ -277,16 +277,12 @@ def is_work(graph: ExecutionGraph) -> np.ndarray:
     return graph.nodes["node_type"].isin([str(t) for t in WORK_TYPES]).to_numpy()
 
 
-def _completion(graph: ExecutionGraph, end_us: np.ndarray) -> float:
-    return float(end_us[is_work(graph)].max(initial=0.0))
-
-
 def _critical_path(
-    edges: TimedEdges, start: np.ndarray, end: np.ndarray, binding: np.ndarray, completion: float, graph: ExecutionGraph
+    edges: TimedEdges, start: np.ndarray, end: np.ndarray, binding: np.ndarray, completion: float, work: np.ndarray
 ) -> np.ndarray:
     """[num_nodes] bool: from a node that ends last, back along binding edges."""
     path = np.zeros(len(start), dtype=bool)
-    last = np.flatnonzero(is_work(graph) & (end >= completion - _EPSILON_US))
+    last = np.flatnonzero(work & (end >= completion - _EPSILON_US))
     node = int(last[0]) if len(last) else -1
     while node >= 0 and not path[node]:
         path[node] = True

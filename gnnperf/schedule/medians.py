@@ -35,15 +35,19 @@ class ClassMedians:
             value = np.where(np.isnan(value), table.reindex(of_node).to_numpy(), value)
         return value
 
-    def lag_us(self, graph: ExecutionGraph) -> np.ndarray:
-        """[num_edges] median lag of each edge's class; 0 where nothing delays the edge, NaN where no class was seen."""
-        keys, lag = _edge_keys(graph), np.full(len(graph.edges), np.nan)
+    def lag_us(self, graph: ExecutionGraph, edges: np.ndarray | None = None) -> np.ndarray:
+        """[num_edges] median lag of each edge's class; 0 where nothing delays the edge, NaN where no class was seen.
+
+        `edges`: rows of the edges to look up; None: all.
+        """
+        rows = np.arange(len(graph.edges)) if edges is None else edges
+        keys, lag = _edge_keys(graph, rows), np.full(len(rows), np.nan)
         for columns, table in zip(_EDGE_CLASSES, self.edges, strict=False):
             missing = np.isnan(lag)
             if missing.any() and len(table):
                 medians = table.rename("median").reset_index()
                 lag[missing] = keys.loc[missing, columns].merge(medians, on=columns, how="left")["median"].to_numpy()
-        return np.where(graph.edges["lag_class"].isna().to_numpy(), 0.0, lag)
+        return np.where(graph.edges["lag_class"].isna().to_numpy()[rows], 0.0, lag)
 
 
 def fit_medians(graph: ExecutionGraph, fit_node: np.ndarray) -> ClassMedians:
@@ -52,8 +56,8 @@ def fit_medians(graph: ExecutionGraph, fit_node: np.ndarray) -> ClassMedians:
     known = ~np.isnan(latency_us)
     nodes = [pd.Series(latency_us[known]).groupby(of_node[known]).median()
              for of_node in measurement_classes(graph.nodes)[_FINEST:]]  # fmt: skip
-    lag = graph.edges["lag_us"].to_numpy()
-    edges = _edge_keys(graph).assign(value=lag)[fit_node[graph.edges["dst"].to_numpy()]]
+    lag, rows = graph.edges["lag_us"].to_numpy(), np.flatnonzero(fit_node[graph.edges["dst"].to_numpy()])
+    edges = _edge_keys(graph, rows).assign(value=lag[rows])
     by = (edges.dropna(subset="value").groupby(names, observed=True, dropna=False) for names in _EDGE_CLASSES)
     return ClassMedians(tuple(nodes), tuple(group["value"].median() for group in by))
 
@@ -72,13 +76,13 @@ def in_peer_wait(graph: ExecutionGraph) -> np.ndarray:
     return (part & nodes["latency_us"].isna()).to_numpy()
 
 
-def _edge_keys(graph: ExecutionGraph) -> pd.DataFrame:
-    kind = graph.nodes["node_type"].astype("str").fillna("").to_numpy()
-    event = graph.nodes["event_name"].astype("str").fillna("").to_numpy()
-    src, dst = graph.edges["src"].to_numpy(), graph.edges["dst"].to_numpy()
-    lag_class = graph.edges["lag_class"].astype("str").fillna("").to_numpy()
+def _edge_keys(graph: ExecutionGraph, rows: np.ndarray) -> pd.DataFrame:
+    nodes, edges = graph.nodes, graph.edges
+    src, dst = edges["src"].to_numpy()[rows], edges["dst"].to_numpy()[rows]
+    of = {"lag_class": (edges["lag_class"], rows), "source_type": (nodes["node_type"], src),
+          "target_type": (nodes["node_type"], dst), "target_event": (nodes["event_name"], dst)}  # fmt: skip
     return pd.DataFrame(
-        {"lag_class": lag_class, "source_type": kind[src], "target_type": kind[dst], "target_event": event[dst]}
+        {name: column.iloc[at].astype("str").fillna("").to_numpy() for name, (column, at) in of.items()}
     )
 
 

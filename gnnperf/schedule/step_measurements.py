@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
 
-from gnnperf.core import InputError, NodeType, Segment
+from gnnperf.core import InputError, NodeType, Relation, Segment
 from gnnperf.graph import ExecutionGraph, ProfilerCost, StepLabel, measured_end_us, profiler_us
 from gnnperf.schedule.longest_path import timed_edges
 from gnnperf.schedule.medians import ClassMedians, fit_medians, in_peer_wait, measured_latency_us
@@ -24,7 +25,7 @@ STALL_US = 1_000.0  # shorter ones are usual scatter of a host
 STALL_FACTOR = 10.0  # times the median of the node's class
 LEAST_NODES = 8  # of a class; fewer have no median that a stall among them leaves where it was
 HOST_CLASSES = (["segment", "op_name", "event_name"], ["segment", "event_name"], ["segment"])  # finest first
-EDGE = ["src", "dst", "relation"]
+RELATIONS = [str(relation) for relation in Relation]
 
 
 @dataclass(frozen=True)
@@ -69,15 +70,27 @@ class MeasuredStep:
 
         `came_from` [num_nodes of graph]: the node of this step that each one is, or is a copy of.
         """
-        ends = pd.DataFrame({"src": came_from[graph.edges["src"].to_numpy()],
-                             "dst": came_from[graph.edges["dst"].to_numpy()],
-                             "relation": graph.edges["relation"].astype(str).to_numpy()})  # fmt: skip
-        known = self.graph.edges[EDGE].astype({"relation": str}).assign(lag_us=self.lag_us).drop_duplicates(EDGE)
-        lag_us = ends.merge(known, on=EDGE, how="left")["lag_us"].to_numpy(np.float64, copy=True)
-        new = np.isnan(lag_us)  # drawn by an edit
+        known, first = self._known_edges
+        own = self._edge_numbers(graph, came_from)
+        at = np.minimum(np.searchsorted(known, own), max(len(known) - 1, 0))
+        new = known[at] != own if len(known) else np.ones(len(own), dtype=bool)  # drawn by an edit
+        lag_us = np.zeros(len(own))
+        lag_us[~new] = self.lag_us[first[at[~new]]]
         if new.any():
-            lag_us[new] = np.nan_to_num(self.medians.lag_us(graph))[new]
-        return lag_us + self.delay_us[ends["dst"].to_numpy()]
+            lag_us[new] = np.nan_to_num(self.medians.lag_us(graph, np.flatnonzero(new)))
+        return lag_us + self.delay_us[came_from[graph.edges["dst"].to_numpy()]]
+
+    @cached_property
+    def _known_edges(self) -> tuple[np.ndarray, np.ndarray]:
+        """Numbers of the step's edges in order, each once, and the first edge that has each."""
+        numbers, first = np.unique(self._edge_numbers(self.graph, np.arange(self.graph.num_nodes)), return_index=True)
+        return numbers, first
+
+    def _edge_numbers(self, graph: ExecutionGraph, came_from: np.ndarray) -> np.ndarray:
+        """[num_edges] one number per source, target and relation, both ends as nodes of this step."""
+        relation = pd.Categorical(graph.edges["relation"], RELATIONS).codes.astype(np.int64)
+        src, dst = (came_from[graph.edges[end].to_numpy()] for end in ("src", "dst"))
+        return (src.astype(np.int64) * self.graph.num_nodes + dst) * len(RELATIONS) + relation
 
 
 def measured_step(graph: ExecutionGraph, label: StepLabel) -> MeasuredStep:

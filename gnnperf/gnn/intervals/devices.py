@@ -48,11 +48,15 @@ class DeviceIntervals:
 
     def bounds_us(self, family: np.ndarray, dtype: np.ndarray, latency_us: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """[n] lowest and highest latency; NaN for families without bounds. None: family, dtype unknown."""
-        bounds = np.full((len(latency_us), 2), np.nan)
-        for keys in (group_names(family, np.full(len(family), "", dtype=object)), group_names(family, dtype)):
-            names, place = np.unique(keys, return_inverse=True)
-            result = np.array([self.log_bounds.get(str(name), (np.nan, np.nan)) for name in names]).reshape(-1, 2)
-            bounds = np.where(np.isnan(result[place]), bounds, result[place])
+        (kind, kinds), (code, dtypes) = pd.factorize(family), pd.factorize(dtype)  # -1: unknown
+        size = len(dtypes) + 1
+        place, both = pd.factorize(kind.astype(np.int64) * size + code + 1)
+        kinds, dtypes = np.append(kinds, None)[both // size], np.append(dtypes, None)[both % size - 1]
+        result = np.full((len(both), 2), np.nan)  # of distinct pairs
+        for names in (group_names(kinds, np.full(len(kinds), "", dtype=object)), group_names(kinds, dtypes)):
+            own = np.array([self.log_bounds.get(str(name), (np.nan, np.nan)) for name in names]).reshape(-1, 2)
+            result = np.where(np.isnan(own), result, own)
+        bounds = result[place]
         return latency_us * np.exp(bounds[:, 0]), latency_us * np.exp(bounds[:, 1])
 
 

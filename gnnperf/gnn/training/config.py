@@ -42,6 +42,7 @@ class OptimConfig:
         learning_rate: peak of the schedule (linear warm-up, cosine decay).
         weight_decay: AdamW's.
         warmup_share: share of all optimizer steps spent warming up.
+        batches_per_step: batches whose gradients an optimizer step adds up: large batches in the memory of small ones.
         gradient_clip: largest gradient norm.
         huber_delta: |log error| from which the loss is linear; small, because latencies have
             heavy tails on both sides.
@@ -52,6 +53,7 @@ class OptimConfig:
     learning_rate: float = 3e-3
     weight_decay: float = 1e-4
     warmup_share: float = 0.05
+    batches_per_step: int = 1
     gradient_clip: float = 1.0
     huber_delta: float = 0.05
     share_weight: float = 0.5
@@ -63,6 +65,7 @@ class OptimConfig:
         require(self.weight_decay >= 0, "optim.weight_decay", self.weight_decay, "a number >= 0")
         require(0 <= self.warmup_share < 1, "optim.warmup_share", self.warmup_share, "0 <= warmup_share < 1")
         require(self.gradient_clip > 0, "optim.gradient_clip", self.gradient_clip, "a number > 0")
+        require(self.batches_per_step >= 1, "optim.batches_per_step", self.batches_per_step, "a whole number >= 1")
         require(self.huber_delta > 0, "optim.huber_delta", self.huber_delta, "a number > 0")
         require(0 <= self.share_weight <= 1, "optim.share_weight", self.share_weight, "0 to 1")
         require(self.scheduled_weight >= 0, "optim.scheduled_weight", self.scheduled_weight, "a number >= 0")

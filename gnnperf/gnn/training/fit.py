@@ -93,6 +93,7 @@ def _trainer(config: TrainConfig, best: ModelCheckpoint, curves: Logger, ours: P
         use_distributed_sampler=False,  # SharedBatches divides every batch itself
         enable_progress_bar=config.trainer.progress_bar,
         enable_model_summary=False,
+        accumulate_grad_batches=config.optim.batches_per_step,
         gradient_clip_val=config.optim.gradient_clip,
         log_every_n_steps=1,
         num_sanity_val_steps=0,

@@ -79,8 +79,9 @@ class LatencyModule(lightning.LightningModule):
         self.model, self.config, self.seed = model, config, seed
 
     def on_train_batch_start(self, batch: HeteroData, batch_idx: int) -> None:
-        """Dropout depends on seed and step only, so that a resumed run repeats an uninterrupted one."""
-        torch.manual_seed(self.seed * 1_000_003 + self.global_step)
+        """Dropout depends on seed and batch only, so that a resumed run repeats an uninterrupted one."""
+        count = self.config.batches_per_step
+        torch.manual_seed(self.seed * 1_000_003 + self.global_step * count + batch_idx % count)
 
     def training_step(self, batch: HeteroData, step: int) -> Tensor:
         """Weighted loss of one batch."""

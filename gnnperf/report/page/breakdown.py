@@ -68,16 +68,16 @@ def _seen(spans: np.ndarray, opens: float, closes: float, period: float | None) 
 
 def _spans(own: pd.DataFrame, ends: np.ndarray) -> dict[str, np.ndarray]:
     """Kind of time -> [n, 2] when a rank, whose nodes `own` are, spends it, overlaps and all."""
-    kind, segment = own["node_type"].to_numpy(dtype=object), own["segment"].to_numpy(dtype=object)
+    kind, segment = own["node_type"], own["segment"]  # categories: compared by their codes
     node, transfer = own.index.to_numpy(), own["transfer"].to_numpy()
-    exits = segment == Segment.EXIT
+    exits = (segment == Segment.EXIT).to_numpy()
     joins = (transfer >= 0) & ~exits
     arrives, begins = ends[node[joins], 0], ends[transfer[joins], 0]
     return {
-        "work": ends[node[(kind == NodeType.COMPUTE) | (kind == NodeType.MEMORY)]],
+        "work": ends[node[kind.isin([NodeType.COMPUTE, NodeType.MEMORY]).to_numpy()]],
         "transfer": np.concatenate([ends[transfer[joins]], ends[node[exits]]]),
         "wait": np.column_stack([arrives, begins]),
-        "host": ends[node[(kind == NodeType.HOST) & (segment != Segment.PEER_WAIT)]],
+        "host": ends[node[((kind == NodeType.HOST) & (segment != Segment.PEER_WAIT)).to_numpy()]],
     }
 
 

@@ -63,6 +63,17 @@ def test_the_same_seed_gives_the_same_bits_and_every_loss_changes_them(tmp_path:
     assert not same(one, trained(config(tmp_path / "four", seed=1), data).state_dict())
 
 
+def test_gradients_of_several_batches_make_one_step(tmp_path: Path, data: PreparedData) -> None:
+    halves = config(tmp_path / "halves", epochs=1, optim=OptimConfig(batches_per_step=2))
+    halves.data.batch_size = 1
+    trained(halves, data)
+    trained(config(tmp_path / "whole", epochs=1), data)
+    steps = [
+        torch.load(tmp_path / name / "best.ckpt", weights_only=True)["global_step"] for name in ("halves", "whole")
+    ]
+    assert steps[0] == steps[1] > 0
+
+
 def test_graphs_that_do_not_fit_train_in_segments(tmp_path: Path, data: PreparedData) -> None:
     made = config(tmp_path, epochs=5)
     made.data.batch_size, made.data.max_nodes_per_batch = 1, 12  # the toy has 15 nodes of work
