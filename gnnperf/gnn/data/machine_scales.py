@@ -1,79 +1,70 @@
 """Labels of another data set, scaled to the speed of our machine by runs that both recorded.
 
-    ratio of a node  = latency there / latency here, of the same node of the same run
-    speed factor     = median ratio of its kind of node and family of ops, where enough nodes are shared
-    label            = recorded there / speed factor
+    label = recorded there x expected latency here / there (data.speed_factors)
 
-Unscaled labels would attribute the speed of a machine to its programs. A speed factor is a median over nodes, most of
-which are short: long ops of a family may differ more.
+Unscaled labels would attribute the speed of a machine to its programs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
 from gnnperf.core import NodeType
-from gnnperf.gnn.data.floors import NOTHING, texts_of
+from gnnperf.gnn.data.floors import texts_of
 from gnnperf.gnn.data.runs import IsolatedLabels, RunStep, merged, node_kinds, run_of
+from gnnperf.gnn.data.speed_factors import MeasuredTwice, SpeedFactors, fit_speed_factors
 from gnnperf.schedule import align
 
-MIN_NODES = 30  # of a speed factor
-MOST_UNKNOWN = 0.05  # of a step's time: with more in nodes without a factor, the recording is left out
-LEVELS = (["kind", "family"], ["kind"])  # the finest that is given counts
+MOST_UNKNOWN = 0.05  # of a step's time: with more in kinds that no shared run has, the recording is left out
 
 
 @dataclass(frozen=True)
 class MachineScales:
-    """How many times as long another machine takes."""
+    """How much longer another machine takes."""
 
-    # kind of node (of ops with their dtype), and family of ops or nothing -> ratio
-    of_kind: Mapping[tuple[str, ...], float]
+    factors: SpeedFactors  # expected latency here / there
+    kinds: frozenset[str] = frozenset()  # kinds of node that both measured, of ops with their dtype
+    ratio: float = 1.0  # time there / here, median of nodes
     num_shared: int = 0  # runs that both recorded
-    num_left_out: int = 0  # recordings left out, because too much of them has no factor
+    num_left_out: int = 0  # recordings left out, because too much of them is of no known kind
 
     def __str__(self) -> str:
         """In a line."""
         if not self.num_shared:
             return "shares no run with ours: its labels are as its machine took them"
-        given = ", ".join(f"{key[0]} {ratio:.2f}" for key, ratio in sorted(self.of_kind.items()) if len(key) == 1)
         left_out = f"; left out, because of unknown speed: {self.num_left_out}" if self.num_left_out else ""
-        return f"takes {given} times as long as ours, by {self.num_shared} shared runs{left_out}"
+        return f"takes {self.ratio:.2f} times as long as ours (median node), by {self.num_shared} shared runs{left_out}"
 
-    def of(self, nodes: pd.DataFrame) -> np.ndarray:
-        """[num_nodes] of a node table; NaN where no shared run has enough of the kind."""
-        result = np.full(len(nodes), np.nan)
-        for level in LEVELS:
-            keys = _kinds(nodes)[level].itertuples(index=False, name=None)
-            given = np.array([self.of_kind.get(key, np.nan) for key in keys])  # [num_nodes]
-            result = np.where(np.isnan(result), given, result)
-        return result
+    def scaled_us(self, nodes: pd.DataFrame, recorded_us: np.ndarray) -> np.ndarray:
+        """[num_nodes] expected latencies here; NaN for kinds that no shared run has. 0 (a rank's arrival) stays 0."""
+        known = np.isin(_kinds(nodes), list(self.kinds)) | (recorded_us == 0)
+        return np.where(known, self.factors.moved_us(nodes, recorded_us), np.nan)
 
 
 def machine_scales_of(pairs: Sequence[tuple[RunStep, RunStep]]) -> MachineScales:
     """Speed factors from pairs of the same run there and here; of no pairs none."""
     if not pairs:
-        return MachineScales({})
-    ratios = pd.concat([_ratios(there, here) for there, here in pairs], ignore_index=True)
-    of_kind: dict[tuple[str, ...], float] = {}
-    for level in LEVELS:
-        by = ratios.groupby(level, observed=True)["ratio"]
-        enough = by.median()[by.size() >= MIN_NODES]
-        of_kind |= {key if isinstance(key, tuple) else (key,): float(ratio) for key, ratio in enough.items()}
-    return MachineScales(of_kind, len(pairs))
+        return MachineScales(SpeedFactors({}))
+    steps = [_measured_twice(there, here) for there, here in pairs]
+    nodes = pd.concat([one.nodes for one in steps])
+    here_us, there_us = (np.concatenate(us) for us in zip(*((s.here_us, s.there_us) for s in steps), strict=True))
+    both = (np.nan_to_num(here_us) > 0) & (np.nan_to_num(there_us) > 0)
+    ratio = float(np.median(there_us[both] / here_us[both])) if both.any() else 1.0
+    return MachineScales(fit_speed_factors(steps), frozenset(_kinds(nodes[both])), ratio, len(pairs))
 
 
-def paced(run: RunStep, machine_scales: MachineScales) -> RunStep | None:
-    """The run at the speed of our machine; None if too much of it has no factor.
+def scaled(run: RunStep, machine_scales: MachineScales) -> RunStep | None:
+    """The run at the speed of our machine; None if too much of it is of no known kind.
 
-    Nodes without a factor, and the lags of edges, become unknown. The step scales as the sum of its nodes.
+    Nodes of such a kind, and the lags of edges, become unknown. The step scales as the sum of its nodes.
     """
     nodes = run.graph.nodes
-    recorded_us, machine_scale = nodes["latency_us"].to_numpy(np.float64), machine_scales.of(nodes)  # [num_nodes] each
-    predicted_us = _at(recorded_us, machine_scale)
+    recorded_us = nodes["latency_us"].to_numpy(np.float64)  # [num_nodes]
+    predicted_us = machine_scales.scaled_us(nodes, recorded_us)
     known = np.isfinite(predicted_us)  # [num_nodes]
     known_us = recorded_us[known].sum()
     if known_us < (1 - MOST_UNKNOWN) * np.nansum(recorded_us) or known_us == 0:
@@ -82,17 +73,13 @@ def paced(run: RunStep, machine_scales: MachineScales) -> RunStep | None:
         run.graph,
         nodes=nodes.assign(latency_us=predicted_us),
         edges=run.graph.edges.assign(lag_us=np.nan),
-        fingerprint=f"{run.graph.fingerprint} paced",
+        fingerprint=f"{run.graph.fingerprint} scaled",
     )
-    isolated = IsolatedLabels(*(_at(us, machine_scale) for us in (run.isolated.usual_us, run.isolated.steady_us)))
+    labels = (run.isolated.usual_us, run.isolated.steady_us)
+    isolated = IsolatedLabels(*(machine_scales.scaled_us(nodes, us) for us in labels))
     return replace(
         run, graph=graph, step_us=run.step_us * float(predicted_us[known].sum() / known_us), isolated=isolated
     )
-
-
-def _at(recorded_us: np.ndarray, machine_scale: np.ndarray) -> np.ndarray:
-    """[num_nodes] each; zero (a rank's arrival) stays zero."""
-    return np.where(recorded_us == 0, 0.0, recorded_us / machine_scale)
 
 
 def in_own_scale(runs: Sequence[RunStep], prefixes: Sequence[str]) -> tuple[list[RunStep], dict[str, MachineScales]]:
@@ -110,23 +97,20 @@ def in_own_scale(runs: Sequence[RunStep], prefixes: Sequence[str]) -> tuple[list
         names = {run.run for run, _ in pairs}
         new = [run for run in theirs if run_of(run.run) not in names]
         given = machine_scales_of(pairs)
-        retained = [in_scale for run in new if (in_scale := paced(run, given)) is not None] if pairs else new
+        retained = [in_scale for run in new if (in_scale := scaled(run, given)) is not None] if pairs else new
         machine_scales[prefix] = replace(given, num_left_out=len(new) - len(retained))
         result += retained
     return result, machine_scales
 
 
-def _ratios(there: RunStep, here: RunStep) -> pd.DataFrame:
-    """Per node that both measured: kind, family, ratio."""
-    nodes, matched = there.graph.nodes, align(there.graph, here.graph)  # [num_nodes of there]
+def _measured_twice(there: RunStep, here: RunStep) -> MeasuredTwice:
+    matched = align(there.graph, here.graph)  # [num_nodes of there]
     here_us = np.where(matched >= 0, here.graph.nodes["latency_us"].to_numpy(np.float64)[matched], np.nan)
-    there_us = nodes["latency_us"].to_numpy(np.float64)
-    measured = (np.nan_to_num(here_us) > 0) & (np.nan_to_num(there_us) > 0)  # [num_nodes of there]
-    return _kinds(nodes)[measured].assign(ratio=there_us[measured] / here_us[measured])
+    return MeasuredTwice(there.graph.nodes, here_us, there.graph.nodes["latency_us"].to_numpy(np.float64))
 
 
-def _kinds(nodes: pd.DataFrame) -> pd.DataFrame:
-    """[num_nodes] kind, of ops with their dtype (a processor may have to emulate one), and family."""
-    kind, dtype = node_kinds(nodes), texts_of(nodes["dtype"])  # [num_nodes] each
-    kind = np.where((kind == str(NodeType.COMPUTE)) & (dtype != NOTHING), kind + " " + dtype, kind)
-    return pd.DataFrame({"kind": kind, "family": texts_of(nodes["family"])}, index=nodes.index)
+def _kinds(nodes: pd.DataFrame) -> np.ndarray:
+    """[num_nodes] kind of node, of ops with their dtype: a processor may have to emulate one."""
+    kind = node_kinds(nodes).astype(str)
+    is_op = (nodes["node_type"] == NodeType.COMPUTE).to_numpy()
+    return np.where(is_op, kind + " " + texts_of(nodes["dtype"]).astype(str), kind)
