@@ -10,21 +10,18 @@ others. Baseline: every step reaches half of the peak.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from rich.table import Table
 
-from gnnperf.analytic import AnalyticPredictor
 from gnnperf.generate import rank_tensors, step_work
-from gnnperf.generate.transformer.build import build_plan
 from gnnperf.generate.transformer.plan import TransformerPlan
 from gnnperf.generate.transformer.read import plan_from
 from gnnperf.hardware import ClusterSpec, conf_dir, default_cluster, load_device, read_yaml
 from gnnperf.memory import planned_peak
-from gnnperf.schedule import schedule_with_contention
+from gnnperf.shard.parallelism.bound import step_us
 from research.benchmarks._frame import run_main, show
 from research.benchmarks._results import save_result
 
@@ -139,12 +136,7 @@ def model_flops(plan: TransformerPlan) -> float:
 
 def predicted_tokens_per_s(plan: TransformerPlan, cluster: ClusterSpec) -> float:
     """Of one device, as the analytical model and the schedule have it."""
-    graph = build_plan(plan)
-    given = AnalyticPredictor().predict(graph, cluster)
-    if given.uncovered_ops or given.isolated is None:
-        sys.exit(f"{plan.name}: not covered: {given.uncovered_ops}")
-    step_us = schedule_with_contention(graph, given.latency_us, given.lag_us, given.isolated).schedule.makespan_us
-    return tokens(plan) / plan.parallelism.world_size / step_us * 1e6
+    return tokens(plan) / plan.parallelism.world_size / step_us(plan, cluster) * 1e6
 
 
 def tokens(plan: TransformerPlan) -> float:

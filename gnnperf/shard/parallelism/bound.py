@@ -224,12 +224,12 @@ class Judged:
 def judged(plan: TransformerPlan, cluster: ClusterSpec) -> Judged:
     """The step of a plan, as `gnnperf predict --plan` gives it without a network."""
     counts = _counts(plan)
-    steps = [_step_us(with_micro_batches(plan, n), cluster) for n in counts]
+    steps = [step_us(with_micro_batches(plan, n), cluster) for n in counts]
     if len(steps) == 1:
         return Judged(steps[0], layer_passes(plan), False)
     (few, _), (short, long) = counts, steps
-    step_us = long + (plan.num_micro_batches - 2 * few) * (long - short) / few
-    return Judged(step_us, layer_passes(plan), True)
+    more_us = (plan.num_micro_batches - 2 * few) * (long - short) / few
+    return Judged(long + more_us, layer_passes(plan), True)
 
 
 def layer_passes(plan: TransformerPlan) -> int:
@@ -251,7 +251,8 @@ def with_micro_batches(plan: TransformerPlan, number: int) -> TransformerPlan:
     return replace(plan, schedule=replace(plan.schedule, global_batch=batch))
 
 
-def _step_us(plan: TransformerPlan, cluster: ClusterSpec) -> float:
+def step_us(plan: TransformerPlan, cluster: ClusterSpec) -> float:
+    """Of the whole graph: its makespan, or without a flush its period."""
     graph = build_graph_of(plan)
     given = AnalyticPredictor().predict(graph, cluster)
     if given.uncovered_ops or given.isolated is None:

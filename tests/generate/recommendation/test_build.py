@@ -7,17 +7,14 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core.schema import NodeType, OpFamily
 from gnnperf.generate.recommendation.build import build_recommendation
 from gnnperf.generate.recommendation.network import dense_parameters, top_widths
 from gnnperf.generate.recommendation.plan import Interaction, Optimizer, RecommendationPlan, Recommender, Split
 from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.hardware import default_cluster, load_device
-from gnnperf.schedule import schedule, schedule_with_contention
+from gnnperf.schedule import schedule
 from tests.generate.recommendation.plans import DIM, TABLES, mixed, model, on, over, plan
-
-CLUSTER = default_cluster(load_device("a100_sxm_80gb"))
+from tests.generate.transformer.plans import step_us
 
 
 def _transfers(graph: ExecutionGraph) -> list[tuple[str, float, int]]:
@@ -28,12 +25,6 @@ def _transfers(graph: ExecutionGraph) -> list[tuple[str, float, int]]:
 def _kernels(graph: ExecutionGraph, rank: int) -> list[str]:
     nodes = graph.nodes
     return nodes["op_name"][((nodes["node_type"] == NodeType.COMPUTE) & (nodes["rank"] == rank)).to_numpy()].tolist()
-
-
-def _step_us(graph: ExecutionGraph) -> float:
-    given = AnalyticPredictor().predict(graph, CLUSTER)
-    assert given.isolated is not None and given.uncovered_ops == {}
-    return schedule_with_contention(graph, given.latency_us, given.lag_us, given.isolated).schedule.makespan_us
 
 
 def test_parameters_and_flops_of_the_perceptrons() -> None:
@@ -90,7 +81,7 @@ def test_one_rank_has_no_collectives_and_updates_in_place() -> None:
     assert _transfers(graph) == []
     kernels = _kernels(graph, 0)
     assert kernels.count("planned::batched_lookup") == kernels.count("planned::batched_lookup_update") == 1
-    assert np.isfinite(_step_us(graph))
+    assert np.isfinite(step_us(graph))
 
 
 @pytest.mark.parametrize("optimizer", list(Optimizer))
@@ -99,13 +90,13 @@ def test_everything_is_covered_and_nothing_is_labeled(optimizer: Optimizer) -> N
     work = graph.nodes[(graph.nodes["step"] == 0).to_numpy()]
     assert work[["start_us", "latency_us", "blocked_us"]].isna().all().all()
     assert graph.ops_without_cost() == {}
-    assert np.isfinite(_step_us(graph))
+    assert np.isfinite(step_us(graph))
 
 
 def test_half_products_are_faster_on_large_perceptrons() -> None:
     def large(dtype: str) -> float:
         big = Recommender(TABLES, (2048, DIM), (2048, 2048, 1), dtype=dtype)
-        return _step_us(build_recommendation(RecommendationPlan("a", big, 65536, 2, (on(0), on(1), on(0), on(1)))))
+        return step_us(build_recommendation(RecommendationPlan("a", big, 65536, 2, (on(0), on(1), on(0), on(1)))))
 
     assert large("bfloat16") < 0.6 * large("float32")
 
@@ -151,7 +142,7 @@ def test_more_even_columns_make_a_shorter_step() -> None:
     """All tables on one of two ranks, or two on each."""
     uneven = plan(2, *[on(0)] * 4, batch=65536)
     even = plan(2, on(0), on(0), on(1), on(1), batch=65536)
-    assert _step_us(build_recommendation(even)) < _step_us(build_recommendation(uneven))
+    assert step_us(build_recommendation(even)) < step_us(build_recommendation(uneven))
 
 
 def test_rows_over_all_ranks_spread_the_lookups() -> None:
