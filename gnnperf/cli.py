@@ -69,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     2 for bad input, with one message on stderr; 5 where standard output cannot be written, and 141 where its reader
     left: files are written all the same.
     """
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     with lasting_streams() as streams:
         try:
             parsed, unknown = parser_of(arguments).parse_known_args(arguments)

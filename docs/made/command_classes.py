@@ -10,13 +10,11 @@ from enum import StrEnum
 from functools import cache
 
 from docs.made.commands import help_texts
-from docs.made.markdown import blocks
 from docs.made.pages import DOCS, DOCUMENTS, ROOT
 from docs.made.shell import commands_of, commands_with_output, commands_within
 from docs.made.tutorial import PAGES as SHOWN
 from docs.made.tutorial import parts_of, readme_commands
 
-QUICK = "quick"  # the note above a block that tests/docs/test_tutorial.py runs, too
 SCRIPTS = ("predict.py", "train.py")
 
 
@@ -113,10 +111,7 @@ def _parts(words: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 @cache
 def _in_tests() -> set[tuple[str, ...]]:
-    """Commands whose output is compared, and those of quick blocks."""
-    pages = {path: path.read_text(encoding="utf-8") for path in (ROOT / DOCS).rglob("*.md")}
-    marked = [block for text in pages.values() for block in blocks(text) if block.note == QUICK]
-    parts = [part for path in SHOWN for part in parts_of(pages[path]) if not part.is_slow and part.shown]
-    lines = [command for part in parts for command in part.commands]
-    text = "```sh\n" + "\n".join([*lines, *(block.text for block in marked), *readme_commands()]) + "\n```\n"
-    return set(map(tuple, commands_of(text)))
+    """Commands whose output tests compare."""
+    every = [part for path in SHOWN for part in parts_of(path.read_text(encoding="utf-8"))]
+    lines = [command for part in every if not part.is_slow and part.shown for command in part.commands]
+    return set(map(tuple, commands_of("\n".join(["```sh", *lines, *readme_commands(), "```"]))))

@@ -219,15 +219,10 @@ def check(request: Request) -> None:
     if not request.plan:
         if request.trace is None:
             raise InputError("a value is required", where="trace",
-                             remedy="gnnperf predict TRACE, or --plan NAME --gpu NAME; predict.py trace=PATH, or "
-                                    "plan=NAME hardware=NAME")  # fmt: skip
+                             remedy="name a trace (trace=PATH), or a plan and a device (--plan, --gpu)")  # fmt: skip
         _check_file(Path(request.trace).exists(), request.trace, "the path")
     elif not request.hardware:
-        raise InputError(
-            "a plan does not say which device it runs on",
-            where="hardware",
-            remedy="name it: --gpu NAME",
-        )
+        raise InputError("a plan does not say which device it runs on", where="hardware", remedy="pass hardware=NAME")
     if request.mode is Mode.gnn and request.checkpoint is None:
         raise InputError("mode=gnn needs a checkpoint", where="checkpoint", allowed="the path of a trained model",
                          remedy="train one with train.py and pass checkpoint=FILE, or use mode=hybrid or analytic",

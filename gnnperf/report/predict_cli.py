@@ -1,11 +1,4 @@
-"""`gnnperf predict TRACE`, `what-if TRACE EDIT` and `report TRACE`: plain flags for the keys of predict.py.
-
-    gnnperf predict trace.json.gz
-    gnnperf predict trace.json.gz --gpu h200 --what-if batch=2x --what-if link=pcie_gen4_x16
-    gnnperf predict --plan megatron_18b --gpu a100_sxm_80gb --set plan.parallelism.tensor=4
-
-Every other key of predict.py is `--set KEY=VALUE`.
-"""
+"""`gnnperf predict TRACE`, `what-if TRACE EDIT` and `report TRACE`: plain flags for the keys of predict.py."""
 
 from __future__ import annotations
 
@@ -113,7 +106,7 @@ def add_parsers(subparsers: Subparsers) -> None:
 def _add_options(parser: argparse.ArgumentParser) -> None:
     """What all three share."""
     parser.add_argument("--set", dest="keys", action="append", default=[], metavar="KEY=VALUE",
-                        help="any other key of predict.py; may be repeated")  # fmt: skip
+                        help="any other key of predict.py, such as stalls=remove; may be repeated")  # fmt: skip
     parser.add_argument("--gpu", metavar="NAME", help="one of `gnnperf devices`, or a .yaml file; a,b,c: a table")
     parser.add_argument("--cluster", metavar="NAME", help="its links and hosts (default: the device's)")
     parser.add_argument("--run", dest="recording", type=int, metavar="N", help="which of several recordings in TRACE")

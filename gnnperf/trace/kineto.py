@@ -183,7 +183,7 @@ class Reader:
         """The events of an object, and what else it states."""
         head = _decoded_head(text)
         if bytes(head.traceEvents)[:1] != b"[":
-            raise no_trace(self.where)
+            raise InputError("is JSON but not a trace", where=self.where, allowed="a Kineto file with traceEvents")
         self.head = _merged(self.head, head)
         return self._events(head.traceEvents)
 
@@ -212,11 +212,6 @@ class Reader:
                 reason = "events with fields of a wrong type"
                 self.dropped[reason] = self.dropped.get(reason, 0) + 1
         return result
-
-
-def no_trace(where: str) -> InputError:
-    """The error for an object without events."""
-    return InputError("is JSON but not a trace", where=where, allowed="a Kineto file with traceEvents")
 
 
 STRETCH_BYTES = 1 << 20

@@ -234,7 +234,7 @@ def _first_look(paths: Sequence[Path], chosen: Selection) -> _Result:
                     trace = read_execution_trace(head, file_name(source.name))
                     result.traces.append((named, trace))
                 elif len(start) < PEEK_BYTES and WHOLE.fullmatch(start) and b'"traceEvents"' not in start:
-                    raise kineto.no_trace(source.path)  # settings, next to traces
+                    raise InputError("is JSON but not a trace", where=source.path, allowed="a file with traceEvents")
                 else:
                     result.kineto.append(source.path)
                     stated = STATED_RANK.search(start)

@@ -18,7 +18,7 @@ from tests.chromium import chromium
 
 MOST_DIFFERENT = 0.02  # share of pixels, with the same fonts
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
-pytestmark = pytest.mark.mirror
+pytestmark = [pytest.mark.mirror, pytest.mark.timeout(400)]
 
 
 @pytest.fixture(scope="module")

@@ -11,12 +11,8 @@ from pathlib import Path
 import pytest
 
 from docs.made.markdown import blocks
-from docs.made.pages import DOCS, ROOT
 from docs.made.tutorial import PAGES, TERMINAL, WALKTHROUGH, commands, missing, parts_of, prepare, renewed, run
 from gnnperf.cli import main
-
-QUICK = "quick"  # the note above a block of another page that is run, too
-
 
 Call = Callable[[str, Path], str]
 
@@ -58,17 +54,6 @@ def test_quick_commands_print_what_the_page_shows(
         assert missing(part.shown.lines, run(part, tmp_path, call)) == [], (
             f"{part.commands}; see docs/made/tutorial.py, --write"
         )
-
-
-def test_quick_commands_of_other_pages_succeed(tmp_path: Path, call: Call) -> None:
-    prepare(tmp_path)
-    pages = [path.read_text(encoding="utf-8") for path in sorted((ROOT / DOCS).rglob("*.md"))]
-    marked = [block for page in pages for block in blocks(page) if block.note == QUICK]
-    assert len(marked) >= 2
-    for block in marked:
-        part = parts_of(f"```sh\n{block.text}```\n")[0]
-        run(part, tmp_path, call)  # raises where a command fails
-    assert (tmp_path / "runs/imported/graph").is_dir()
 
 
 def test_lines_that_are_not_printed_are_detected() -> None:

@@ -70,7 +70,7 @@ def test_settings_and_an_earlier_prediction_next_to_a_trace_are_left_out(tmp_pat
     run = read_run(tmp_path)
     assert [table.meta.source_file for table in run.tables] == ["t.json"]
     assert [warning for warning in run.warnings if "skipped" in warning] == [
-        "skipped: settings.json: is JSON but not a trace. Allowed: a Kineto file with traceEvents."
+        "skipped: settings.json: is JSON but not a trace. Allowed: a file with traceEvents."
     ]
     _refused(out, "holds no trace file")
 
