@@ -54,7 +54,7 @@ def with_edits(
     edited, chosen, estimate = edited_step(edits)
     times_us = _times_us(edits, lambda made: edited_step(made)[2].step_time_us)
     interval = None
-    if question.from_trace and not edited.hardware and chosen == cluster and unedited.step_time_us > 0:
+    if question.from_trace and cluster_after(chosen, edited.hardware) == cluster and unedited.step_time_us > 0:
         interval = step_bounds_us(EDIT, estimate.step_time_us / unedited.step_time_us)
     unknown = tuple(dict.fromkeys(edited.unknown))
     result = (*edited.result, *([_changed(unedited, edited, estimate)] if question.from_trace else []))

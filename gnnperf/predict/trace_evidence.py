@@ -204,10 +204,7 @@ def unmodeled_ratio(measured_us: np.ndarray, traced: ClusterSpec, cluster: Clust
 
 
 def siblings(one: DeviceSpec, other: DeviceSpec) -> bool:
-    """Whether GPUs have the same processors, with other memory or clocks: a closed form misses the same on both.
-
-    H100 and H200, GB200 and GB300, all V100s. One GPU is its own sibling.
-    """
+    """Whether GPUs have the same processors (H100 and H200, all V100s): a closed form misses the same on both."""
     alike = one.architecture == other.architecture != "" and one.num_sms == other.num_sms
     return one == other or alike
 

@@ -77,10 +77,9 @@ def comparison(estimate: StepPrediction) -> str:
             return f"{where}, on the machine of the trace"
         return f"{where}; a blind prediction has no ratio"
     left_out = ", work that is not covered left out" if estimate.is_lower_bound else ""
-    forecast = ""
-    if estimate.from_trace and estimate.structure_step != estimate.label.step:
-        forecast = f"; a forecast: latencies and findings are of measured step {estimate.structure_step}"
-    error = f"error {100.0 * estimate.step_time_error:+.1f} %{left_out}{forecast}"
+    source = f"; a forecast: latencies and findings are of measured step {estimate.structure_step}"
+    made_of = source if estimate.from_trace and estimate.structure_step != estimate.label.step else ""
+    error = f"error {100.0 * estimate.step_time_error:+.1f} %{left_out}{made_of}"
     return f"measured {estimate.step_time_kind}: {traced}; {error}"
 
 

@@ -153,9 +153,9 @@ def share_errors() -> pd.DataFrame:
         for generation, calls in ratio_calls(campaign):
             own = calls[GENERATION] == generation
             both = calls[own].merge(calls, on=CALL, suffixes=("", "_from"))
-            names = both[["device", "device_from"]].astype(str)
-            twins = [a != b and siblings(spec_of(a), spec_of(b)) for a, b in names.itertuples(index=False)]
-            both = both[np.array(twins) | (both[GENERATION] != both[f"{GENERATION}_from"])].reset_index(drop=True)
+            devices = zip(both["device"].astype(str), both["device_from"].astype(str), strict=True)
+            twins = np.array([a != b and siblings(spec_of(a), spec_of(b)) for a, b in devices])
+            both = both[twins | (both[GENERATION] != both[f"{GENERATION}_from"])].reset_index(drop=True)
             both["family"] = both[KIND].map(FAMILIES) + ", " + DTYPES[campaign]
             here, there = (both[name].to_numpy() for name in ("residual_from", "residual"))
             off = {share: np.abs(retained(here, share) - there) for share in SHARES}

@@ -24,7 +24,8 @@ from gnnperf.predict.trace_evidence import SHORT, unmodeled_ratio
 from gnnperf.report.console import print_summary
 from gnnperf.report.json_document import document
 from gnnperf.report.text import comparison, headline, steps_line
-from gnnperf.whatif import OpLatency
+from gnnperf.whatif import HardwareChange, OpLatency
+from gnnperf.whatif.edit import unedited
 from tests.predict.predictions import GEMM_0, GEMM_1, toy_prediction
 from tests.report.page.pages import page_of
 from tests.toys import two_rank_graph
@@ -118,6 +119,11 @@ def test_an_edit_has_its_ratio_with_an_interval(trace: Path) -> None:
     assert result.whatif.ratio_interval == pytest.approx((ratio * low, ratio * high))
     printed = _printed(result)
     assert f"ratio {ratio:.3f} (90 % interval" in printed and "measured, unedited: 185 us" in printed
+    checked = HardwareChange(
+        lambda cluster: cluster, check=lambda _: None
+    )  # as an edit of dtype has: no other hardware
+    result = predict(Request(trace=trace, whatif=[lambda graph: replace(unedited(graph), hardware=(checked,))]))
+    assert result.whatif is not None and result.whatif.ratio_interval == pytest.approx((low, high))
 
 
 def test_the_ratio_of_a_kernel_has_the_bounds_of_its_family_and_wider_ones_without_a_form(trace: Path) -> None:

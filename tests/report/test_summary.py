@@ -30,10 +30,8 @@ def test_waits_for_untraced_ranks_are_apart_from_host_work_and_collectives_have_
     """The last host node of rank 0, 5 us by the schedule, waits 30 us in the trace."""
     estimate, nodes = (toy := toy_prediction()), toy.prediction.graph.nodes
     nodes["op_name"] = nodes["op_name"].astype(object).mask(nodes["collective"].notna(), "record_param_comms")
-    nodes["op_name"] = nodes["op_name"].astype("category")
     nodes["segment"] = nodes["segment"].astype(object)
     nodes.loc[T1_OF_RANK_0, ["segment", "blocked_us", "latency_us"]] = ("peer_wait", 30.0, np.nan)
-    nodes["segment"] = nodes["segment"].astype("category")
     ops = top_ops(estimate, 99).set_index("op_name")
     assert ops.loc["wait for untraced ranks", ["predicted_us", "measured_us"]].tolist() == [5.0, 30.0]
     assert "all_reduce" in ops.index and "record_param_comms" not in ops.index

@@ -69,17 +69,12 @@ def scaled(run: RunStep, machine_scales: MachineScales) -> RunStep | None:
     known_us = recorded_us[known].sum()
     if known_us < (1 - MOST_UNKNOWN) * np.nansum(recorded_us) or known_us == 0:
         return None
-    graph = replace(
-        run.graph,
-        nodes=nodes.assign(latency_us=predicted_us),
-        edges=run.graph.edges.assign(lag_us=np.nan),
-        fingerprint=f"{run.graph.fingerprint} scaled",
-    )
+    graph = replace(run.graph, nodes=nodes.assign(latency_us=predicted_us), edges=run.graph.edges.assign(lag_us=np.nan),
+                    fingerprint=f"{run.graph.fingerprint} scaled")  # fmt: skip
     labels = (run.isolated.usual_us, run.isolated.steady_us)
     isolated = IsolatedLabels(*(machine_scales.scaled_us(nodes, us) for us in labels))
-    return replace(
-        run, graph=graph, step_us=run.step_us * float(predicted_us[known].sum() / known_us), isolated=isolated
-    )
+    step_us = run.step_us * float(predicted_us[known].sum() / known_us)
+    return replace(run, graph=graph, step_us=step_us, isolated=isolated)
 
 
 def in_own_scale(runs: Sequence[RunStep], prefixes: Sequence[str]) -> tuple[list[RunStep], dict[str, MachineScales]]:
