@@ -16,6 +16,8 @@ MATRIX_FAMILIES = (OpFamily.GEMM, OpFamily.CONV, OpFamily.ATTENTION)
 # Matrix products in float32 do not use TF32 unless requested, convolutions do: by default
 # torch.backends.cuda.matmul.allow_tf32 is False and torch.backends.cudnn.allow_tf32 is True (torch 1.12 and later).
 FLOAT32_MATRIX_FAMILIES = (OpFamily.CONV,)
+# Their matrix units multiply in float32 itself, so rocBLAS uses them for it (AMD CDNA and CDNA 2 white papers).
+FLOAT32_UNITS, FLOAT32_MATRIX = ("cdna", "cdna2"), "float32_matrix"
 CDNA_FILE = "cdna.yaml"
 OTHERS = "other"  # in CdnaConstants: families without an entry
 SLOWER_THAN = {"float16": "float32", "bfloat16": "float32", "float8": "float16", "int8": "float32"}
@@ -47,6 +49,8 @@ def flops_per_s(device: DeviceSpec, family: str, dtype: str | None) -> float:
 
 def rate_key_of(device: DeviceSpec, family: str, dtype: str | None) -> str:
     """Key of DeviceSpec.flops_per_s: of the units that ops of one family and dtype run on."""
+    if device.architecture in FLOAT32_UNITS and family in MATRIX_FAMILIES and (dtype or "float32") == "float32":
+        return FLOAT32_MATRIX
     for key in _rate_key(family, dtype or "float32"):
         if key in device.flops_per_s:
             return key
@@ -102,10 +106,12 @@ def default_cdna_constants() -> CdnaConstants:
     return read_constants(conf_dir("analytic") / CDNA_FILE, CdnaConstants)
 
 
-def cdna_kind(op_name: str, family: str) -> str:
-    """Key of CdnaConstants.shares: the family, but for batch norms, whose kernels are MIOpen's."""
+def cdna_kind(op_name: str, family: str, dtype: str | None) -> str:
+    """Key of CdnaConstants.shares: the family, but for batch norms and products in float32."""
     if "batch_norm" in op_name:
         return "batch_norm_backward" if "backward" in op_name else "batch_norm"
+    if family == OpFamily.GEMM and (dtype or "float32") == "float32":
+        return "bmm_float32" if "bmm" in op_name else "gemm_float32"
     return family
 
 
@@ -116,7 +122,7 @@ def cdna_power(kind: str, roofline_power: float) -> float:
 
 def shares_us(
     flops: np.ndarray, moved_bytes: np.ndarray, rate_per_s: np.ndarray, num_kernels: np.ndarray, shares: FamilyShares,
-    bandwidth_per_s: float, power: float,
+    bandwidth_per_s: np.ndarray | float, power: float,
 ) -> np.ndarray:  # fmt: skip
     """Latency [n] of calls of one kind with all their kernels: starts + (compute^p + memory^p)^(1/p); NaN: no work."""
     compute = np.nan_to_num(flops / (rate_per_s * shares.compute_share) * 1e6)  # [n] us

@@ -114,7 +114,7 @@ def cdna_us(calls: Sequence[KernelCall], device: DeviceSpec, constants: CdnaCons
     to them.
     """
     result = np.full(len(calls), np.nan)
-    kinds = np.array([cdna_kind(call.op_name, call.family) for call in calls], dtype=object)
+    kinds = np.array([cdna_kind(call.op_name, call.family, call.dtype) for call in calls], dtype=object)
     kernels = column(calls, "num_kernels")  # [n]
     peak = np.array([device.flops_per_s[rate_key_of(device, call.family, call.dtype)] for call in calls], float)
     bandwidth = device.memory_bandwidth_bytes_per_s
