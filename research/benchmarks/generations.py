@@ -144,10 +144,7 @@ def ratio_scores(campaign: str) -> Iterator[pd.DataFrame]:
 
 
 def share_errors() -> pd.DataFrame:
-    """Mean |log(measured / predicted)| of calls, a column per share; by family, generations and devices of a pair.
-
-    Of one generation, siblings only.
-    """
+    """Mean |log(measured / predicted)| of calls, a column per share; by PAIR, of one generation siblings only."""
     parts = []
     for campaign in (GEMM, OPS):
         for generation, calls in ratio_calls(campaign):
@@ -164,10 +161,7 @@ def share_errors() -> pd.DataFrame:
 
 
 def judged_shares(errors: pd.DataFrame) -> Iterator[tuple[str, ...]]:
-    """Each family by its closed form, by the ratio, and by the share that pairs without the target choose.
-
-    Siblings, whose generation is left out of the constants, have the share 1.
-    """
+    """Each family by its closed form, by the ratio, and by the share that pairs without the target choose (twins: 1)."""
     alike = errors.index.get_level_values(GENERATION) == errors.index.get_level_values(f"{GENERATION}_from")
     twins, errors = errors[alike], errors[~alike]
     rows = errors.groupby(["family", GENERATION]).mean()
