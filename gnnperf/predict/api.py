@@ -115,10 +115,7 @@ class Models:
 
 
 def models_for(
-    mode: Mode,
-    checkpoint: Path | str | None,
-    measured: Path | str | None = None,
-    transfer: Path | str | None = None,
+    mode: Mode, checkpoint: Path | str | None, measured: Path | str | None = None, transfer: Path | str | None = None
 ) -> Models:
     """The models of a mode; the network, and torch with it, is loaded only where it is used."""
     models = _models_of(mode, checkpoint)

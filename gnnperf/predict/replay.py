@@ -26,7 +26,7 @@ def caveats(result: ReplayResult, structure_step: int) -> tuple[str, ...]:
     sentences = [
         f"Replay: {100 * result.aligned_share:.1f} % of the nodes of step {structure_step} are aligned with step "
         f"{result.measured.step} by content; class medians give {100 * result.median_time_share:.1f} % of the critical "
-        "path's latency.",
+        "path's latency."
     ]
     if result.peer_time_share > 0:
         sentences.append(

@@ -30,11 +30,14 @@ def _names(folder: Path) -> list[str]:
 
 
 def test_all_four_files_and_nothing_with_them(tmp_path: Path) -> None:
-    written = write_report(toy_prediction(), tmp_path / "deep" / "out")
+    prediction = toy_prediction()
+    written = write_report(prediction, tmp_path / "deep" / "out")
     assert [p.name for p in written] == list(FILES)
     assert _names(tmp_path / "deep") == ["out"]
     assert json.loads((tmp_path / "deep/out/prediction.json").read_text())["step_time_us"] == 185.0
-    assert len(pd.read_parquet(tmp_path / "deep/out/nodes.parquet")) == 18
+    nodes = pd.read_parquet(tmp_path / "deep/out/nodes.parquet")
+    assert len(nodes) == 18
+    pd.testing.assert_frame_equal(nodes, nodes_table(prediction))  # texts, whatever they are stored as
     assert json.loads(gzip.decompress((tmp_path / "deep/out/timeline.json.gz").read_bytes()))["traceEvents"]
 
 

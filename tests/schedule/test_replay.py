@@ -179,15 +179,8 @@ def test_medians_fall_back_from_fine_to_coarse_classes() -> None:
     last = graph.step(2)
     kernels = (last.nodes["node_type"] == "compute").to_numpy()
     assert medians.latency_us(last)[kernels].tolist() == [100.0]
-    renamed = replace(
-        last,
-        nodes=last.nodes.assign(
-            event_name=last.nodes["event_name"]
-            .astype(object)
-            .astype("category")
-            .cat.rename_categories({"gemm": "other"})
-        ),
-    )
+    events = last.nodes["event_name"].astype(object).astype("category").cat.rename_categories({"gemm": "other"})
+    renamed = replace(last, nodes=last.nodes.assign(event_name=events))
     assert medians.latency_us(renamed)[kernels].tolist() == [100.0]  # by node type by itself
     nothing = fit_medians(graph, np.zeros(graph.num_nodes, dtype=bool))
     assert np.isnan(nothing.latency_us(last)).all()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from gnnperf.core.errors import InputError
@@ -37,6 +38,17 @@ def test_a_delay_that_nothing_explains_stays_with_its_node() -> None:
     assert _makespan_us(after) >= _makespan_us(before) + STALL_US
     assert after.stalls_us.sum() == pytest.approx(after.delay_us[kernel])
     assert _makespan_us(after.without_stalls()) <= _makespan_us(before)
+
+
+def test_edges_keep_their_lags_in_any_order_and_one_that_an_edit_draws_takes_the_median_of_its_class() -> None:
+    step = measured_step(TOY, TOY.steps[0])
+    edges, nodes = step.graph.edges, np.arange(step.graph.num_nodes)
+    drawn = edges.iloc[[0]].assign(src=edges["dst"].iloc[0], dst=edges["src"].iloc[0])
+    graph = replace(step.graph, edges=pd.concat([edges.iloc[::-1], drawn], ignore_index=True))
+    lags_us = step.edge_lags_us(graph, nodes)
+    assert lags_us[:-1].tolist() == step.edge_lags_us(step.graph, nodes)[::-1].tolist()
+    usual_us = np.nan_to_num(step.medians.lag_us(graph))[-1]
+    assert lags_us[-1] == usual_us + step.delay_us[drawn["dst"].iloc[0]]
 
 
 def test_a_host_node_far_outside_its_class_is_a_stall() -> None:

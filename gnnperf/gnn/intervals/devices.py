@@ -51,7 +51,8 @@ class DeviceIntervals:
         (kind, kinds), (code, dtypes) = pd.factorize(family), pd.factorize(dtype)  # -1: unknown
         size = len(dtypes) + 1
         place, both = pd.factorize(kind.astype(np.int64) * size + code + 1)
-        kinds, dtypes = np.append(kinds, None)[both // size], np.append(dtypes, None)[both % size - 1]
+        kinds = np.array([*kinds, None], dtype=object)[both // size]
+        dtypes = np.array([*dtypes, None], dtype=object)[both % size - 1]
         result = np.full((len(both), 2), np.nan)  # of distinct pairs
         for names in (group_names(kinds, np.full(len(kinds), "", dtype=object)), group_names(kinds, dtypes)):
             own = np.array([self.log_bounds.get(str(name), (np.nan, np.nan)) for name in names]).reshape(-1, 2)

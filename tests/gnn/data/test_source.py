@@ -13,12 +13,7 @@ from synthetic import SPLIT, read
 from gnnperf.core import WORK_TYPES, InputError
 from gnnperf.gnn.data.prepare import DataConfig, PreparedData, prepare
 from gnnperf.gnn.data.runs import Occurrences, RunGraph, typical
-from gnnperf.gnn.data.source import (
-    SourceRuns,
-    aligned_us,
-    source_base_us,
-    source_runs,
-)
+from gnnperf.gnn.data.source import SourceRuns, aligned_us, source_base_us, source_runs
 from tests.gnn.data.data_sets import write_card
 
 NODES = pd.DataFrame({
