@@ -2,6 +2,7 @@
 
 python -m docs.made.run_commands              all, in two processes
 python -m docs.made.run_commands train.md     those of some pages
+python -m docs.made.run_commands --write      also bring the outputs of pages up to date
 
 The commands of a page run in order, in a folder of its own. docs/made/reader_files.py has what they read and what
 stands for words like TRACE. Trainings get one epoch, searches of settings two trials, calibrations the shortest time,
@@ -22,6 +23,7 @@ from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -29,9 +31,9 @@ from docs.made.calls import called, shortened
 from docs.made.command_classes import Shown, Where, class_of, every_command
 from docs.made.pages import ROOT
 from docs.made.reader_files import prepare, provide, reads_stand_ins, replaced, share
-from docs.made.tutorial import missing
+from docs.made.tutorial import missing, renewed
 
-NUM_PROCESSES, LAST_LINES = 2, 8
+NUM_PROCESSES, LAST_LINES, WRITE = 2, 8, "--write"
 # With sign and unit; lists of them, which may be longer.
 FIGURES = re.compile(r"[+-]?\d[\d.,]*(e[+-]\d+)?( [mu]?s\b| [KMG]iB\b)?(, \d[\d.,]*)*")
 # Exit codes that a page states, next to 0.
@@ -48,8 +50,9 @@ class Outcome:
     wrong: str
 
 
-def main(pages: Sequence[str]) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Run, print what fails and the counts; 1 where any fails or is in no class."""
+    pages, is_written = [word for word in arguments if word != WRITE], WRITE in arguments
     classes = [(command, *class_of(command)) for command in every_command()]
     if not os.environ.get(MIRROR):
         why = f"reads public data, and {MIRROR} is not set"
@@ -60,7 +63,7 @@ def main(pages: Sequence[str]) -> int:
         shared = Path(folder)
         os.environ["HOME"] = str(shared / "home")
         share(shared)
-        outcomes = _all(here, shared)
+        outcomes = _all(here, shared, is_written)
     failed = [outcome for outcome in outcomes if outcome.wrong]
     unknown = [command for command, where, _ in classes if where is Where.unknown]
     for command in unknown:
@@ -78,17 +81,18 @@ def _is_among(command: Shown, pages: Sequence[str]) -> bool:
     return not pages or any(command.page.endswith(page) for page in pages)
 
 
-def _all(commands: Sequence[Shown], shared: Path) -> list[Outcome]:
+def _all(commands: Sequence[Shown], shared: Path, is_written: bool) -> list[Outcome]:
     """Page by page, those with most commands first."""
     by_page: dict[str, list[Shown]] = {}
     for command in commands:
         by_page.setdefault(command.page, []).append(command)
     order = sorted(by_page.values(), key=len, reverse=True)
     with ProcessPoolExecutor(NUM_PROCESSES, mp_context=get_context("spawn")) as pool:
-        return [outcome for outcomes in pool.map(_page, order, [shared] * len(order)) for outcome in outcomes]
+        results = pool.map(partial(_page, shared=shared, is_written=is_written), order)
+        return [outcome for outcomes in results for outcome in outcomes]
 
 
-def _page(commands: Sequence[Shown], shared: Path) -> list[Outcome]:
+def _page(commands: Sequence[Shown], shared: Path, is_written: bool) -> list[Outcome]:
     name = commands[0].page
     folder = shared / "pages" / re.sub(r"\W", "_", name)
     folder.parent.mkdir(exist_ok=True)
@@ -98,6 +102,8 @@ def _page(commands: Sequence[Shown], shared: Path) -> list[Outcome]:
     for command in commands:
         outcome, printed = _run(command, folder, shared, text)
         if command.output and not outcome.wrong:
+            if is_written and _runs_as_shown(command):
+                command = _written(command, before + printed)
             outcome = replace(outcome, wrong=not_printed(command, before + printed))
         before = before + printed if command.output == () else ""
         outcomes.append(outcome)
@@ -107,11 +113,25 @@ def _page(commands: Sequence[Shown], shared: Path) -> list[Outcome]:
 
 def not_printed(command: Shown, printed: str) -> str:
     """The lines of the page that its commands do not print."""
-    words, shown = replaced(command.words), "\n".join(command.output or ())
-    if words != list(command.words) or words != shortened(words) or reads_stand_ins(words):
+    shown = "\n".join(command.output or ())
+    if not _runs_as_shown(command):
         shown, printed = (FIGURES.sub("0", each) for each in (shown, printed))
     lines = missing(shown.splitlines(), printed)
     return "".join(f"  FAILED: does not print: {line}\n" for line in lines)
+
+
+def _runs_as_shown(command: Shown) -> bool:
+    words = replaced(command.words)
+    return words == list(command.words) == shortened(words) and not reads_stand_ins(words)
+
+
+def _written(command: Shown, printed: str) -> Shown:
+    """The command with its output of now, which its page then shows."""
+    page, shown = ROOT / command.page, command.output or ()
+    now = tuple(renewed(shown, printed))
+    text = page.read_text(encoding="utf-8").replace("\n".join(shown), "\n".join(now))
+    page.write_text(text, encoding="utf-8")
+    return replace(command, output=now)
 
 
 def _run(command: Shown, folder: Path, shared: Path, text: str) -> tuple[Outcome, str]:
