@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from gnnperf.core import (
-    LABEL_COLUMNS,
-    NODE_COLUMNS,
-    NUM_TEXT_FEATURES,
-    WORK_FEATURES,
-    WORK_TYPES,
-    Column,
-)
+from gnnperf.core import LABEL_COLUMNS, NODE_COLUMNS, NUM_TEXT_FEATURES, WORK_FEATURES, WORK_TYPES, Column
 from gnnperf.gnn.data.vocabulary import FIELDS
 
 LANE = Column("lane", "category", "", "main thread, another thread, or which stream: first to third, a later one")

@@ -21,16 +21,7 @@ from torch_geometric.data import HeteroData
 
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core import NodeType, Relation, Segment, Source
-from gnnperf.gnn import (
-    FIELDS,
-    UNKNOWN,
-    WORK,
-    Checkpoint,
-    NodeOutput,
-    TypedGNN,
-    features,
-    outputs_of,
-)
+from gnnperf.gnn import FIELDS, UNKNOWN, WORK, Checkpoint, NodeOutput, TypedGNN, features, outputs_of
 from gnnperf.graph import (
     INTER,
     INTRA,

@@ -18,16 +18,7 @@ from gnnperf.core import NodeType, Phase, Relation, require
 from gnnperf.generate import Argument, parse, tensors
 from gnnperf.graph import DTYPE_BYTES, ExecutionGraph
 from gnnperf.whatif.batch_shapes import Batch, all_shapes, check_whole, find_batch, scale_call
-from gnnperf.whatif.costs import (
-    NAMED_OPS,
-    Changed,
-    Cost,
-    DistinctCall,
-    Doubts,
-    change_calls,
-    listed,
-    with_shapes,
-)
+from gnnperf.whatif.costs import NAMED_OPS, Changed, Cost, DistinctCall, Doubts, change_calls, listed, with_shapes
 from gnnperf.whatif.edit import (
     ON_DEVICE,
     Edited,

@@ -7,16 +7,7 @@ from dataclasses import dataclass, replace
 
 from gnnperf.core import NodeType, Segment, require
 from gnnperf.graph import ExecutionGraph
-from gnnperf.hardware import (
-    ClusterSpec,
-    HostSpec,
-    LinkSpec,
-    load_cluster,
-    load_device,
-    load_host,
-    load_link,
-    spread,
-)
+from gnnperf.hardware import ClusterSpec, HostSpec, LinkSpec, load_cluster, load_device, load_host, load_link, spread
 from gnnperf.whatif.edit import ON_DEVICE, Edited, HardwareChange, is_type, refusal, rewritten
 
 

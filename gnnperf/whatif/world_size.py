@@ -17,16 +17,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.core import InputError, NodeType, OpFamily, Phase, Relation, Segment, require
-from gnnperf.generate import (
-    Replicas,
-    doubts,
-    find_replicas,
-    fold,
-    of_ranks,
-    shard_messages,
-    shard_work,
-    smaller,
-)
+from gnnperf.generate import Replicas, doubts, find_replicas, fold, of_ranks, shard_messages, shard_work, smaller
 from gnnperf.graph import DTYPE_BYTES, ExecutionGraph, lane_keys, take
 from gnnperf.whatif.added_sums import NO_HOST, Sum, placed, templates, updated, with_sums
 from gnnperf.whatif.edit import ON_DEVICE, Edited, chosen, ends, is_type, refusal, unedited

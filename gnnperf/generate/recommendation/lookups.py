@@ -13,17 +13,7 @@ from gnnperf.core import Phase
 from gnnperf.generate.recommendation import network
 from gnnperf.generate.recommendation.items import awaited, batched_op, ended, exchange, moves
 from gnnperf.generate.recommendation.plan import FLOAT_BYTES, Part, RecommendationPlan, Travel, here, parts_of
-from gnnperf.generate.transformer.items import (
-    TO_DEVICE,
-    TO_HOST,
-    Copy,
-    HostWait,
-    Lane,
-    Line,
-    Op,
-    op,
-    used,
-)
+from gnnperf.generate.transformer.items import TO_DEVICE, TO_HOST, Copy, HostWait, Lane, Line, Op, op, used
 from gnnperf.generate.uses import use
 from gnnperf.graph import Tensor
 

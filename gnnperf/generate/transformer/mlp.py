@@ -9,18 +9,7 @@ from collections.abc import Iterator
 
 from gnnperf.core import Phase
 from gnnperf.generate.transformer.block import Activation, Kernels
-from gnnperf.generate.transformer.items import (
-    Group,
-    HostWait,
-    Line,
-    Op,
-    Transfer,
-    collective,
-    fused,
-    op,
-    used,
-    views,
-)
+from gnnperf.generate.transformer.items import Group, HostWait, Line, Op, Transfer, collective, fused, op, used, views
 from gnnperf.generate.transformer.plan import TransformerPlan
 from gnnperf.generate.transformer.sizes import Routed, Sizes, routed, sizes
 from gnnperf.generate.uses import Use, use

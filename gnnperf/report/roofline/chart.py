@@ -73,10 +73,7 @@ class Chart:
         return f'<svg {size} role="img" aria-label="{escape(label)}">\n{body}\n</svg>'
 
     def _at(self, x: float, y: float) -> tuple[float, float]:
-        return (
-            LEFT + self.x.at(x) * (WIDTH - LEFT - RIGHT),
-            HEIGHT - BOTTOM - self.y.at(y) * (HEIGHT - TOP - BOTTOM),
-        )
+        return (LEFT + self.x.at(x) * (WIDTH - LEFT - RIGHT), HEIGHT - BOTTOM - self.y.at(y) * (HEIGHT - TOP - BOTTOM))
 
     def _frame(self) -> list[str]:
         result = []

@@ -12,14 +12,7 @@ import pytest
 from round_device import CONSTANTS, DEVICE
 
 from gnnperf.analytic.attention import BACKWARD_SHARE, WARP_SHARE, Attentions, attentions_us, fused_rates, fused_us
-from gnnperf.analytic.convolution.calls import (
-    BOTH,
-    PASS_OF,
-    convolution_size,
-    convolutions_us,
-    convolved_us,
-    passes,
-)
+from gnnperf.analytic.convolution.calls import BOTH, PASS_OF, convolution_size, convolutions_us, convolved_us, passes
 from gnnperf.analytic.convolution.model import ConvolutionPass, default_convolution_constants
 from gnnperf.analytic.embedding.calls import DENSE_SIZES, SIZES
 from gnnperf.analytic.gemm.constants import default_gemm_constants, of_tables, typical
