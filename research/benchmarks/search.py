@@ -137,18 +137,16 @@ GROUP, DIVISION = ["hidden", "layers", "gpus", "global_batch"], ["tensor", "pipe
 
 
 def _print_picks(table: pd.DataFrame, picked: list[Pick]) -> None:
-    keys = GROUP
     rows = []
     for key, pick, rule in picked:
-        own = table[(table[keys] == list(key)).all(axis=1)]
-        best = own.sort_values("label_us").iloc[0]
-        chosen, ways = table.loc[pick], DIVISION
+        own = table[(table[GROUP] == list(key)).all(axis=1)]
+        best, chosen = own.sort_values("label_us").iloc[0], table.loc[pick]
         rows.append({
-            **dict(zip(keys, key, strict=True)), "candidates": len(own),
+            **dict(zip(GROUP, key, strict=True)), "candidates": len(own),
             "search": chosen["label_us"] / best["label_us"] - 1,
             "rule": np.nan if rule < 0 else table.loc[rule, "label_us"] / best["label_us"] - 1,
             "random": own["label_us"].mean() / best["label_us"] - 1,
-            "family": bool((chosen[ways] == best[ways]).all()),
+            "family": bool((chosen[DIVISION] == best[DIVISION]).all()),
         })  # fmt: skip
     result = pd.DataFrame(rows)
     printed = right_aligned("excess over the best label, %", "groups", "search mean", "median", "p90", "max",
@@ -167,8 +165,6 @@ def _print_picks(table: pd.DataFrame, picked: list[Pick]) -> None:
     within = 100 * float((pairs <= 0.05).mean())
     print(f"per model and number of GPUs, mean over global batches: {len(pairs)} pairs, "
           f"mean {100 * pairs.mean():.1f} %, max {100 * pairs.max():.1f} %, within 5 %: {within:.0f} %")  # fmt: skip
-    worst = result.sort_values("search", ascending=False).head(5)
-    print(worst.to_string(index=False))
 
 
 if __name__ == "__main__":

@@ -130,15 +130,12 @@ def test_shares_of_skewed_routing_by_hand() -> None:
     assert chosen_shares(3, 1, 1.0, rng) == pytest.approx(np.array([6, 3, 2]) / 11)
     first, second = 6 / 11 + 3 / 11 * 6 / 8 + 2 / 11 * 6 / 9, 3 / 11 + 6 / 11 * 3 / 5 + 2 / 11 * 3 / 9
     assert chosen_shares(3, 2, 1.0, rng) == pytest.approx([first, second, 2 - first - second], abs=0.01)
-    assert chosen_shares(4, 4, 2.0, rng) == pytest.approx(1.0)
 
 
 def test_drawn_steps_have_the_load_of_the_busiest_rank() -> None:
     """Two ranks of one expert each: the popular one gets 2 / (1 + 2^-skew) of the mean."""
     ways = Parallelism(data=2, expert=2)
-    loads = drawn_loads(mixture(ways, count=2, top_k=1, skew=1.0))
-    assert len(loads) == 20 and loads == tuple(sorted(loads))
-    assert np.mean(loads) == pytest.approx(4 / 3, abs=0.02)
+    assert np.mean(drawn_loads(mixture(ways, count=2, top_k=1, skew=1.0))) == pytest.approx(4 / 3, abs=0.02)
     assert 1.0 < np.mean(drawn_loads(mixture(ways, count=2, top_k=1, skew=0.0))) < 1.1
     assert drawn_loads(mixture(Parallelism(data=2), skew=2.0)) == (1.0,) * 20  # one rank has all experts
 
