@@ -23,6 +23,7 @@ from research.benchmarks._frame import run_main
 from research.benchmarks._op_tables import TABLES, convolution_rows, memory_rows, product_rows, sample
 from research.benchmarks._public_runs import mirror
 from research.fitting.cdna import measured as recorded_calls
+from research.fitting.cdna import measured_nodes
 from research.fitting.convolution import some_of_each
 from research.fitting.files import save_evidence
 from research.fitting.gemm import FIT_ROWS, GENERATION_ROWS
@@ -59,12 +60,14 @@ def gpu_evidence() -> list[Evidence]:
 
 
 def cdna_evidence() -> list[Evidence]:
-    """Of the public recordings of AMD's GPUs."""
-    runs = pd.concat(recorded_calls(), ignore_index=True).groupby(["device", "project"])["run"].nunique()
-    return [
-        Evidence(device, source, license_of(source, "kineto"), "recordings", "any", count, count, CDNA_FILE)
-        for (device, source), count in zip(runs.index.tolist(), runs.tolist(), strict=True)
-    ]
+    """Of the public recordings of AMD's GPUs, and of nodes of models."""
+    result = []
+    for parts, kind, ops, dtype in ((recorded_calls(), "kineto", "recordings", "any"),
+                                    (measured_nodes(), "op-table", "nodes of models", "float32")):  # fmt: skip
+        runs = pd.concat(parts, ignore_index=True).groupby(["device", "project"])["run"].nunique()
+        result += [Evidence(device, source, license_of(source, kind), ops, dtype, count, count, CDNA_FILE)
+                   for (device, source), count in zip(runs.index.tolist(), runs.tolist(), strict=True)]  # fmt: skip
+    return result
 
 
 def cpu_evidence() -> list[Evidence]:
