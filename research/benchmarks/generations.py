@@ -161,7 +161,7 @@ def share_errors() -> pd.DataFrame:
 
 
 def judged_shares(errors: pd.DataFrame) -> Iterator[tuple[str, ...]]:
-    """Each family by its closed form, by the ratio, and by the share that pairs without the target choose (twins: 1)."""
+    """Each family by its closed form, by the ratio, and the share that other pairs choose (of siblings: 1)."""
     alike = errors.index.get_level_values(GENERATION) == errors.index.get_level_values(f"{GENERATION}_from")
     twins, errors = errors[alike], errors[~alike]
     rows = errors.groupby(["family", GENERATION]).mean()
