@@ -177,8 +177,8 @@ def judged_shares(errors: pd.DataFrame) -> Iterator[tuple[str, ...]]:
         chosen = ", ".join(f"{generation} {share}" for generation, share in given.items())
         yield str(family), chosen, *(f"{100 * error:.1f} %" for error in errors_of)
     for family, of_family in twins.groupby("family"):
-        errors_of = of_family.mean()[[SHARES[0], SHARES[-1], SHARES[-1]]]
-        yield f"{family}, siblings", "1", *(f"{100 * error:.1f} %" for error in errors_of)
+        closed, ratio = (f"{100 * of_family[share].mean():.1f} %" for share in (SHARES[0], SHARES[-1]))
+        yield f"{family}, siblings", "1", closed, ratio, ratio
 
 
 def _pairs(rows: pd.DataFrame, generation: str, dtype: str) -> pd.DataFrame:
