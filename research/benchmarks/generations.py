@@ -161,7 +161,7 @@ def share_errors() -> pd.DataFrame:
 
 
 def judged_shares(errors: pd.DataFrame) -> Iterator[tuple[str, ...]]:
-    """Each family by its closed form, by the ratio, and by the share that other pairs choose (twins: 1)."""
+    """Each family by its closed form, by the ratio, and the share that other pairs choose (of siblings: 1)."""
     alike = errors.index.get_level_values(GENERATION) == errors.index.get_level_values(f"{GENERATION}_from")
     twins, errors = errors[alike], errors[~alike]
     rows = errors.groupby(["family", GENERATION]).mean()
@@ -177,8 +177,8 @@ def judged_shares(errors: pd.DataFrame) -> Iterator[tuple[str, ...]]:
         chosen = ", ".join(f"{generation} {share}" for generation, share in given.items())
         yield str(family), chosen, *(f"{100 * error:.1f} %" for error in errors_of)
     for family, of_family in twins.groupby("family"):
-        of_twins = of_family.mean()[[SHARES[0], SHARES[-1], SHARES[-1]]]
-        yield f"{family}, siblings", "1", *(f"{100 * error:.1f} %" for error in of_twins)
+        closed, ratio = (f"{100 * of_family[share].mean():.1f} %" for share in (SHARES[0], SHARES[-1]))
+        yield f"{family}, siblings", "1", closed, ratio, ratio
 
 
 def _pairs(rows: pd.DataFrame, generation: str, dtype: str) -> pd.DataFrame:
