@@ -128,7 +128,7 @@ def fitted(rows: pd.DataFrame) -> Mapping[str, FamilyShares]:
     time = rows["measured_us"] * rows["number"]
     own = time.groupby(rows["kind"]).transform("sum") >= LEAST_US
     parts = {str(kind): part for kind, part in rows[own].groupby("kind")}
-    first = {kind: fit_shares(parts[kind], START) for kind in (OpFamily.GEMM, OpFamily.COPY) if kind in parts}
+    first = {str(kind): fit_shares(parts[kind], START) for kind in (OpFamily.GEMM, OpFamily.COPY) if kind in parts}
     expected = replace(START, compute_share=first.get(OpFamily.GEMM, START).compute_share,
                        bandwidth_share=first.get(OpFamily.COPY, START).bandwidth_share)  # fmt: skip
     result = {kind: first.get(kind) or fit_shares(part, expected) for kind, part in parts.items()}

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -34,6 +35,7 @@ from research.benchmarks.trace_evidence import gpu_recordings
 from research.fitting.batch_norm import PUBLIC, PUBLIC_DEVICE
 from research.fitting.files import write_constants
 from research.fitting.logs import fit_logs, softened
+from research.tables import grouped
 
 DATA, DEVICE = Path("datasets/h200"), "h200"
 TRAIN, OTHERS = "train", "others"  # parts of the recordings
@@ -51,7 +53,7 @@ def calls_of(graph: ExecutionGraph) -> pd.DataFrame:
     result = pd.DataFrame({"call": calls, "op": [c.op_name for c in calls], "family": [str(c.family) for c in calls],
                            "kernels": [c.num_kernels for c in calls], "total_us": times["sum"]})  # fmt: skip
     dropped = result["op"].str.endswith(CUDNN) & (result["kernels"] > 1)  # the backward does not show the mask
-    return result.assign(dropped=dropped, masked=dropped.any(), us=times["mean"] * result["kernels"])
+    return result.assign(dropped=dropped, masked=bool(dropped.any()), us=times["mean"] * result["kernels"])
 
 
 def recorded_calls() -> pd.DataFrame:
@@ -65,7 +67,7 @@ def recorded_calls() -> pd.DataFrame:
 def forms_us(rows: pd.DataFrame, memory: MemoryConstants) -> np.ndarray:
     """[n] us of calls by these constants."""
     result = np.empty(len(rows))
-    for (name, family), places in rows.groupby(["device", "family"]).indices.items():
+    for (name, family), places in grouped(rows, ("device", "family")):
         device, kernels = load_device(name), rows["kernels"].to_numpy()[places]
         setting = Setting(device, memory, default_gemm_constants(), default_convolution_constants())
         us = FORMS[family](rows["call"].iloc[places].tolist(), setting)
@@ -75,7 +77,12 @@ def forms_us(rows: pd.DataFrame, memory: MemoryConstants) -> np.ndarray:
 
 def changed(memory: MemoryConstants, field: str, key: str, value: float) -> MemoryConstants:
     """Constants with one other value."""
-    return replace(memory, **{field: {**getattr(memory, field), key: value}})
+    values: dict[str, Any] = {field: {**getattr(memory, field), key: value}}
+    return replace(memory, **values)
+
+
+def changed_us(memory: MemoryConstants, field: str, key: str, rows: pd.DataFrame, value: float) -> np.ndarray:
+    return forms_us(rows, changed(memory, field, key, value))
 
 
 def fitted(name: str, ships: float, us: Form, rows: pd.DataFrame) -> float:
@@ -112,9 +119,8 @@ def main() -> None:
            lambda calls, value: forms_us(calls, memory) * value / DROPOUT_SLOWDOWN, rows[rows["dropped"]])  # fmt: skip
     for field, keys in (("lane_cycles", LANE_CYCLES), ("clocks", tuple(memory.clocks))):
         for key in keys:
-            with_value = partial(changed, memory, field, key)
-            us: Form = lambda calls, value, own=with_value: forms_us(calls, own(value))  # noqa: E731
-            memory = with_value(fitted(key, getattr(memory, field)[key], us, rows))
+            value = fitted(key, getattr(memory, field)[key], partial(changed_us, memory, field, key), rows)
+            memory = changed(memory, field, key, value)
     write_constants(out, memory, DIGITS)
 
 
