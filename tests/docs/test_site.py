@@ -47,7 +47,6 @@ def test_reference_pages_have_every_name_that_they_list(site: Path) -> None:
         for module, members in MEMBERS.findall(page.read_text()):
             listed = {f"{module}.{name}" for name in members.split(", ")} if members else {module}
             assert listed <= shown, page.name
-    # a field that the code explains in a comment
     assert "whether latencies start from measurements of the trace" in (site / "reference/predict.html").read_text()
 
 
