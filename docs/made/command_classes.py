@@ -55,7 +55,7 @@ CLASSES = (
     (r"gnnperf improvement outputs/learned\S* .*--split size |gnnperf improvement outputs/learned-bucket",
      Where.nowhere, "reads the records of such a benchmark"),
     (r"gnnperf record --recipe (cpu-gloo|cpu-again|gpu)\b", Where.nowhere, "records a data set for hours, or on GPUs"),
-    (r"python -m research\.fitting\.(collectives conf/|recorded$)", Where.nowhere, "fits shipped constants for minutes"),
+    (r"python -m research\.fitting\.(collectives conf/|recorded$)", Where.nowhere, "fits constants for minutes"),
     (r"gnnperf calibrate --out \S+$", Where.nowhere, "measures the machine for minutes, with nothing else on it"),
     (r"gnnperf data fetch --kind \*", Where.nowhere, "copies all public files, 2 GB"),
     (r"srun ", Where.nowhere, "needs a SLURM cluster"),
