@@ -96,7 +96,7 @@ def test_json_is_all_that_is_printed(
     name: str, inputs: dict[str, str], tmp_path: Path, capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr("gnnperf.trace.cli.fetch", lambda *_: None)
+    monkeypatch.setattr("gnnperf.trace.data_cli.fetch", lambda *_: None)
     monkeypatch.setattr("gnnperf.record.calibrate.run.calibrate", _calibrated)
     words, key = CALLS[name]
     given = shlex.split(words.format(new=tmp_path / "new", **inputs))

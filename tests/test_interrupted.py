@@ -15,7 +15,7 @@ from gnnperf.graph import build_graph
 from gnnperf.graph.storage import read_graph, write_graph
 from gnnperf.hardware import load_device
 from gnnperf.predict.op_estimates import OpEstimates, write_estimates
-from gnnperf.report.compare.cli import _write as write_comparison
+from gnnperf.report.compare.compare_cli import _write as write_comparison
 from gnnperf.report.roofline.picture import write as write_roofline
 from gnnperf.trace import read_run
 from gnnperf.trace.storage import read_tables, write_run

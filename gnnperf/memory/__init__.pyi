@@ -1,11 +1,11 @@
 from .edits import memory_edits as memory_edits
 from .effects import effects_cached_in as effects_cached_in
-from .measured import OUTSIDE as OUTSIDE
-from .measured import Measured as Measured
-from .measured import Part as Part
-from .measured import PeakMemory as PeakMemory
-from .measured import Timeline as Timeline
-from .measured import measured_peaks as measured_peaks
+from .measured_memory import OUTSIDE as OUTSIDE
+from .measured_memory import Measured as Measured
+from .measured_memory import Part as Part
+from .measured_memory import PeakMemory as PeakMemory
+from .measured_memory import Timeline as Timeline
+from .measured_memory import measured_peaks as measured_peaks
 from .planned import most_reserved_bytes as most_reserved_bytes
 from .planned import planned_peak as planned_peak
 from .planned import planned_timeline as planned_timeline

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gnnperf.generate import LEAVES, HeldFor, Hold, Pair, RankTensors
-from gnnperf.memory.measured import Part, PeakMemory, Timeline
+from gnnperf.memory.measured_memory import Part, PeakMemory, Timeline
 
 # How much more than requested an allocator hands out.
 

@@ -19,7 +19,7 @@ from gnnperf.core import require
 from gnnperf.graph import rank_events
 from gnnperf.memory.given import Variant
 from gnnperf.memory.lifetimes import Lifetimes
-from gnnperf.memory.measured import Part, PeakMemory, Timeline
+from gnnperf.memory.measured_memory import Part, PeakMemory, Timeline
 from gnnperf.memory.planned import cpu_block_bytes, cuda_block_bytes, timeline
 from gnnperf.memory.step_calls import Call, StepCalls, step_calls
 from gnnperf.memory.storages import Role, TensorSlot, tensors_of

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnperf.core import InputError, files
-from gnnperf.record import host
+from gnnperf.record import host_state
 
 CARD = "run.json"
 FORMAT = 2
@@ -150,7 +150,7 @@ def write_complete(run_dir: Path, description: Description, parts: Sequence[Mapp
 def machine_of(hosts: Sequence[Any]) -> str:
     """One fingerprint for all hosts of a run: theirs if they are alike."""
     distinct = sorted({str(facts["fingerprint"]) for facts in hosts})
-    return distinct[0] if len(distinct) == 1 else host.fingerprint({"hosts": distinct})
+    return distinct[0] if len(distinct) == 1 else host_state.fingerprint({"hosts": distinct})
 
 
 def _over_ranks(parts: Sequence[Mapping[str, object]], kind: str) -> dict[str, object]:

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from gnnperf.record import host
+from gnnperf.record import host_state
 
 # Which device a rank works on. Not every program makes its device the current one.
 
@@ -62,7 +62,7 @@ def device() -> dict[str, object]:
     index = cuda_device()
     if index is not None:
         return gpu_facts(index)
-    return {"kind": "cpu", "name": host.cpu_model(), "cores": os.cpu_count(),
+    return {"kind": "cpu", "name": host_state.cpu_model(), "cores": os.cpu_count(),
             "capability": torch.backends.cpu.get_cpu_capability()}  # fmt: skip
 
 
@@ -82,7 +82,7 @@ def versions() -> dict[str, str | None]:
         "nccl": ".".join(map(str, torch.cuda.nccl.version())) if has_nccl else None,
         "gloo": None,
         "driver": driver_version() if torch.cuda.is_available() else None,
-        "kernel": host.kernel(),
+        "kernel": host_state.kernel(),
     }
 
 

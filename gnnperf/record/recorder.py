@@ -16,7 +16,7 @@ from pathlib import Path
 import torch.distributed as dist
 
 from gnnperf.core import InputError, files
-from gnnperf.record import card, host, machine, profiler_cost
+from gnnperf.record import card, host_state, machine, profiler_cost
 from gnnperf.record.card import Description
 from gnnperf.record.step_clock import garbage_set_aside
 from gnnperf.record.step_recorder import StepRecorder, Stretches
@@ -143,7 +143,7 @@ def _finish(step: StepRecorder, folder: Path, place: Mapping[str, object], rank:
             retained = {key: value for key, value in json.loads(ops).items() if key in EXECUTION_TRACE_KEYS}
             files.write_gzip(folder / card.execution_trace_name(rank), json.dumps(retained).encode())
         # The host's facts are retained once per host.
-        part = {**place, "host_facts": host.host_facts(), **machine.device_clocks(), **measured}
+        part = {**place, "host_facts": host_state.host_facts(), **machine.device_clocks(), **measured}
         files.write_json(folder / card.part_name(rank), part)
     except OSError as error:
         raise InputError(f"cannot be written ({error.strerror})", where=str(folder)) from error

@@ -11,8 +11,8 @@ import pandas as pd
 from gnnperf.core import each
 from gnnperf.generate import Placement, Split, parts_of, placement_as_written, vector_bytes
 from gnnperf.shard.judge import DENSE, EXCHANGE, HOST, LOOKUPS, REDUCE, Judged, judged
+from gnnperf.shard.placement_search import BY_SIZE, Effort, Ranked, candidates, random_placements, rank, seeds
 from gnnperf.shard.problem import INDICES, LOOKED_UP, MEMORY, UPDATED, Problem
-from gnnperf.shard.search import BY_SIZE, Effort, Ranked, candidates, random_placements, rank, seeds
 from gnnperf.shard.surrogate_cost import Surrogate, surrogate
 
 NUM_RANDOM = 11

@@ -1,5 +1,5 @@
 from . import storage as storage
-from .cli import add_data_parsers as add_data_parsers
+from .data_cli import add_data_parsers as add_data_parsers
 from .event_names import file_names as file_names
 from .event_names import run_name as run_name
 from .groups import is_channel as is_channel

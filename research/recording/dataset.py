@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 from gnnperf.core import InputError, each, files
-from gnnperf.record import card, host
+from gnnperf.record import card, host_state
 from gnnperf.record.launcher import RankFailed
 from research.recording.plan import Plan, recording_name
 from research.recording.probe import NoiseProbe, device_probe_us, drift, fastest, probe_us
@@ -144,7 +144,7 @@ def _attempt(
 
 def _best_probe_us(run_dirs: Sequence[Path]) -> list[float]:
     """[num_cores] the fastest of the probes in these recordings' cards, if they are of this machine."""
-    here = card.machine_of([host.host_facts()])
+    here = card.machine_of([host_state.host_facts()])
     cards = [files.read_json(run_dir / card.CARD) or {} for run_dir in run_dirs]
     return fastest(result["probe"]["before_us"] for result in cards if result.get("machine") == here)  # type: ignore[index]
 

@@ -13,7 +13,7 @@ from gnnperf.generate import captured_run
 from gnnperf.graph import build_graph
 from gnnperf.memory import Part
 from gnnperf.memory.edits import Autocast, memory_edits
-from gnnperf.memory.measured import Measured, measured_peaks
+from gnnperf.memory.measured_memory import Measured, measured_peaks
 from gnnperf.memory.recorded import peak_memory
 from gnnperf.trace import read_run
 from gnnperf.trace.table import DeviceInfo

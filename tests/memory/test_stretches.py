@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnnperf.generate.uses import Pair, RankTensors, Stretch, Use, use
-from gnnperf.memory.measured import Part
+from gnnperf.memory.measured_memory import Part
 from gnnperf.memory.planned import ASKED, BLOCKS, KEPT, courses, in_blocks, planned_peak
 
 

@@ -6,20 +6,20 @@ from pathlib import Path
 import pytest
 
 from gnnperf.core.errors import InputError
-from gnnperf.record import cli
+from gnnperf.record import record_cli
 
 
 def parse(*arguments: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    cli.add_parsers(parser.add_subparsers())
+    record_cli.add_parsers(parser.add_subparsers())
     return parser.parse_args(arguments)
 
 
 @pytest.fixture
 def recipes(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a distribution offers: a recipe that returns 7."""
-    monkeypatch.setattr(cli, "plugin_names", lambda group: ("cpu-gloo", "demo"))
-    monkeypatch.setattr(cli, "load_plugin", lambda group, name, where: lambda arguments: 7)
+    monkeypatch.setattr(record_cli, "plugin_names", lambda group: ("cpu-gloo", "demo"))
+    monkeypatch.setattr(record_cli, "load_plugin", lambda group, name, where: lambda arguments: 7)
 
 
 def test_a_recipe_or_a_command(recipes: None) -> None:
@@ -52,7 +52,7 @@ def test_an_unknown_recipe_is_named(recipes: None, capsys: pytest.CaptureFixture
 
 
 def test_without_recipes_the_message_states_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli, "RECIPES", "gnnperf.no_such_group")
+    monkeypatch.setattr(record_cli, "RECIPES", "gnnperf.no_such_group")
     parsed = parse("record", "--recipe", "demo", "--out", "out")
     with pytest.raises(InputError, match=r"'demo' is not installed\. .*pip install --editable ./research"):
         parsed.run(parsed)

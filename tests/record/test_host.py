@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gnnperf.record import host
+from gnnperf.record import host_state
 from gnnperf.record.machine import parse_clocks, parse_driver
 
 CPUINFO = """processor\t: 0
@@ -33,12 +33,12 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         for name, text in (("level", level), ("type", kind), ("size", size)):
             (cache / name).write_text(text + "\n")
     for name, path in (("PROCESSORS", "cpuinfo"), ("MEMORY", "meminfo"), ("CACHES", "cache"), ("FREQUENCY", "cpufreq")):
-        monkeypatch.setattr(host, name, tmp_path / path)
+        monkeypatch.setattr(host_state, name, tmp_path / path)
     return tmp_path
 
 
 def test_a_host_is_read_from_the_kernel(machine: Path) -> None:
-    facts = host.host_facts()
+    facts = host_state.host_facts()
     assert (facts["cpu"], facts["sockets"], facts["memory_bytes"]) == ("Some CPU @ 2.60GHz", 2, 2 * 2**20)
     assert facts["cache_bytes"] == {"l1d": 32 * 2**10, "l2": 2**20, "l3": 2 * 2**20}
     assert (facts["governor"], facts["max_clock_mhz"], facts["clock_mhz"]) == (None, None, 2596)
@@ -49,22 +49,22 @@ def test_a_governed_clock_is_read_where_there_is_one(machine: Path) -> None:
     texts = {"scaling_governor": "powersave", "scaling_max_freq": "3900000", "scaling_cur_freq": "800000"}
     for name, text in texts.items():
         (machine / "cpufreq" / name).write_text(text + "\n")
-    facts = host.host_facts()
+    facts = host_state.host_facts()
     assert (facts["governor"], facts["max_clock_mhz"], facts["clock_mhz"]) == ("powersave", 3900, 800)
 
 
 def test_the_fingerprint_is_of_what_is_fixed(machine: Path) -> None:
-    before = host.host_facts()["fingerprint"]
+    before = host_state.host_facts()["fingerprint"]
     (machine / "meminfo").write_text("MemTotal: 2047 kB\n")  # a kernel that keeps more for itself
-    assert host.host_facts()["fingerprint"] == before
+    assert host_state.host_facts()["fingerprint"] == before
     (machine / "cache" / "index2" / "size").write_text("4M")
-    assert host.host_facts()["fingerprint"] != before
+    assert host_state.host_facts()["fingerprint"] != before
 
 
 def test_a_silent_kernel_gives_nulls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("PROCESSORS", "MEMORY", "CACHES", "FREQUENCY"):
-        monkeypatch.setattr(host, name, tmp_path / "nothing")
-    facts = host.host_facts()
+        monkeypatch.setattr(host_state, name, tmp_path / "nothing")
+    facts = host_state.host_facts()
     assert [facts[k] for k in ("sockets", "memory_bytes", "clock_mhz")] == [None] * 3 and facts["cache_bytes"] == {}
 
 

@@ -16,7 +16,7 @@ from gnnperf.core.documents import to_json
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import Source, StepTimeKind
 from gnnperf.memory import Part, PeakMemory
-from gnnperf.memory.measured import Measured
+from gnnperf.memory.measured_memory import Measured
 from gnnperf.predict.step_prediction import RankMemory, StepPrediction, WhatIfPrediction
 from gnnperf.report import write_report
 from gnnperf.report.compare.text import StepTooLong, read_threshold

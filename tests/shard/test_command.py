@@ -15,7 +15,7 @@ import yaml
 
 from gnnperf import cli
 from gnnperf.generate.recommendation.read import recommendation_from
-from gnnperf.shard import search, shard_result
+from gnnperf.shard import placement_search, shard_result
 
 RAW: dict[str, Any] = {
     "name": "mine",
@@ -40,7 +40,7 @@ RAW: dict[str, Any] = {
 def _quick() -> Iterator[None]:
     """Searches that look at few placements."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(search, "Effort", partial(search.Effort, requested=600, judged=2))
+        patch.setattr(placement_search, "Effort", partial(placement_search.Effort, requested=600, judged=2))
         patch.setattr(shard_result, "NUM_RANDOM", 3)
         yield
 

@@ -9,8 +9,7 @@ import pytest
 
 from gnnperf.core.errors import InputError
 from gnnperf.generate.recommendation.plan import Placed, Placement, Split, Table
-from gnnperf.shard.problem import Loads, on_ranks, ways
-from gnnperf.shard.search import (
+from gnnperf.shard.placement_search import (
     SEARCHED,
     Effort,
     by_rows,
@@ -22,6 +21,7 @@ from gnnperf.shard.search import (
     seeds,
     size_weights,
 )
+from gnnperf.shard.problem import Loads, on_ranks, ways
 from gnnperf.shard.surrogate_cost import Surrogate, surrogate
 from tests.shard.problems import problem, tables
 

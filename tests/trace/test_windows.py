@@ -77,7 +77,7 @@ def test_the_command_writes_a_folder_per_window(
     path, out = files.marked_steps(tmp_path / "rank_0.json", STEPS), tmp_path / "runs" / "out"
     assert main(["import", str(path), "--out", str(out), "--memory-gib", "0.02"]) == 2
     assert "more than 0.29, which the process takes" in capsys.readouterr().err
-    monkeypatch.setattr("gnnperf.graph.cli.PROCESS_BYTES", 0)
+    monkeypatch.setattr("gnnperf.graph.import_cli.PROCESS_BYTES", 0)
     command = ["import", str(path), "--out", str(out), "--memory-gib", str(budget(path, 3.5) / 2**30)]
     for _ in range(2):  # an earlier import is replaced
         assert main(command) == 0

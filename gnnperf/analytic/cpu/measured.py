@@ -13,7 +13,7 @@ from gnnperf.analytic.cpu.counts import AT_ONCE, KEYS, between_bytes
 from gnnperf.analytic.cpu.fit import CALIBRATED, RECORDED
 from gnnperf.analytic.kernels.call import KernelCall
 from gnnperf.analytic.op_tables.gradients import gradient_calls
-from gnnperf.analytic.op_tables.read import OP, OpRow, read_op_rows
+from gnnperf.analytic.op_tables.read_tables import OP, OpRow, read_op_rows
 from gnnperf.analytic.op_tables.signatures import recorded_call
 from gnnperf.core import InputError, NodeType, OpFamily
 from gnnperf.graph import ExecutionGraph, UnknownCost, sparse_sum_cost

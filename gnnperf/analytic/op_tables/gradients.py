@@ -7,7 +7,7 @@ from math import prod
 
 from gnnperf.analytic.gemm.calls import SIZES
 from gnnperf.analytic.kernels.call import KernelCall
-from gnnperf.analytic.op_tables.read import OpRow, Shape
+from gnnperf.analytic.op_tables.read_tables import OpRow, Shape
 from gnnperf.analytic.op_tables.signatures import recorded_call, tensor_call
 from gnnperf.graph import UnknownCost
 

@@ -14,7 +14,7 @@ from gnnperf.analytic.kernels.call import KernelCall
 from gnnperf.analytic.kernels.dispatch import kernel_times
 from gnnperf.analytic.kernels.nodes import op_times
 from gnnperf.analytic.op_tables.gradients import gradient_calls
-from gnnperf.analytic.op_tables.read import OP, OpRow
+from gnnperf.analytic.op_tables.read_tables import OP, OpRow
 from gnnperf.analytic.op_tables.signatures import recorded_call
 from gnnperf.analytic.roofline import has_units
 from gnnperf.core import OpFamily, each

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gnnperf.analytic.kernels.call import KernelCall
-from gnnperf.analytic.op_tables.read import OpRow
+from gnnperf.analytic.op_tables.read_tables import OpRow
 from gnnperf.graph import PROFILER_DTYPES, op_cost
 
 _CONVOLUTION = "* * * stride padding dilation transposed output_padding groups"

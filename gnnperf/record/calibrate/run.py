@@ -17,7 +17,7 @@ import torch
 
 from gnnperf.core import InputError, files, replacing_folder
 from gnnperf.hardware import DeviceSpec, LinkSpec, Measured, cluster_from, default_cluster, device_from, yaml_text
-from gnnperf.record import host
+from gnnperf.record import host_state
 from gnnperf.record.calibrate import rounds
 from gnnperf.record.calibrate.comm import MESSAGE_BYTES, comm_points, one_pair_per_link, read_topology
 from gnnperf.record.calibrate.job import Job
@@ -64,7 +64,7 @@ def machine(device: str | None) -> Machine:
 
 
 def _cpu() -> Machine:
-    facts: Mapping[str, Any] = host.host_facts()
+    facts: Mapping[str, Any] = host_state.host_facts()
     clock_mhz = facts["max_clock_mhz"] or facts["clock_mhz"]
     if clock_mhz is None or facts["memory_bytes"] is None:
         raise InputError("the kernel does not tell this CPU's clock and memory", where="/proc/cpuinfo and meminfo")
@@ -89,7 +89,7 @@ def _gpu() -> Machine:
 
 def clocks(torch_device: str) -> dict[str, float | None]:
     """Of the device, now, MHz (and watts for a GPU's limit)."""
-    return gpu_clocks(torch.cuda.current_device()) if torch_device == "cuda" else {"clock_mhz": host.clock_mhz()}
+    return gpu_clocks(torch.cuda.current_device()) if torch_device == "cuda" else {"clock_mhz": host_state.clock_mhz()}
 
 
 # What is measured on a machine: its suite, and the groups of ranks its links allow.

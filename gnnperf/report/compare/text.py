@@ -15,7 +15,7 @@ from rich.text import Text
 from gnnperf.core import InputError, StepTimeKind, require
 from gnnperf.predict import StepPrediction
 from gnnperf.report.compare.changes import Change, Comparison, leading
-from gnnperf.report.compare.cli import EXCEEDED
+from gnnperf.report.compare.compare_cli import EXCEEDED
 from gnnperf.report.compare.side import Side, read_step
 from gnnperf.report.text import time_text
 from gnnperf.report.throughput import number_text

@@ -14,7 +14,7 @@ import pandas as pd
 
 from gnnperf.core import InputError, NodeType, each
 from gnnperf.predict import Request, StepPrediction, requested_graph, setup_of
-from gnnperf.report.search.text import GIB, milliseconds, rounded
+from gnnperf.report.search.search_text import GIB, milliseconds, rounded
 
 COSTS = ("sample_us", "peak_bytes", "sample_device_us")  # what should be small
 PLACE_OF = {"step": "sample_us", "tokens_per_s": "sample_us", "cost": "sample_device_us"}

@@ -16,7 +16,7 @@ from gnnperf.generate.convolutional.network import network_passes
 from gnnperf.generate.convolutional.plan import Block, ConvolutionalPlan, NetworkOptimizer
 from gnnperf.generate.families import read_plan
 from gnnperf.generate.uses import Stretch
-from gnnperf.memory.measured import Part, PeakMemory
+from gnnperf.memory.measured_memory import Part, PeakMemory
 from gnnperf.memory.planned import ASKED, KEPT, courses, in_blocks, planned_peak
 from tests.generate.convolutional.networks import shipped, tiny
 
