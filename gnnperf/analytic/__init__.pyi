@@ -34,10 +34,10 @@ from .kernels.nodes import node_bounds as node_bounds
 from .memory_bound.streams import US as US
 from .op_tables.predict import Estimate as Estimate
 from .op_tables.predict import estimate_rows as estimate_rows
-from .op_tables.read import MEASURED as MEASURED
-from .op_tables.read import OP as OP
-from .op_tables.read import OpRow as OpRow
-from .op_tables.read import read_op_rows as read_op_rows
+from .op_tables.read_tables import MEASURED as MEASURED
+from .op_tables.read_tables import OP as OP
+from .op_tables.read_tables import OpRow as OpRow
+from .op_tables.read_tables import read_op_rows as read_op_rows
 from .predictor import AnalyticPredictor as AnalyticPredictor
 from .roofline import rate_key_of as rate_key_of
 from .roofs import DeviceRoofs as DeviceRoofs

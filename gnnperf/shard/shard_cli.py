@@ -52,8 +52,8 @@ def add_parsers(subparsers: Subparsers) -> None:
 
 def _shard(arguments: argparse.Namespace) -> None:
     from gnnperf.hardware import PLAN_GROUP, SUFFIXES, path_of, read_yaml
+    from gnnperf.shard.placement_search import Effort
     from gnnperf.shard.problem import given_placement, problem_from, write_plan
-    from gnnperf.shard.search import Effort
     from gnnperf.shard.shard_result import document, ranked_placements, text
 
     require(arguments.top >= 1, "--top", arguments.top, "a whole number from 1 up")

@@ -70,7 +70,7 @@ def add_parsers(subparsers: Subparsers) -> None:
 def _search(args: argparse.Namespace) -> None:
     from gnnperf import hardware
     from gnnperf.generate import TransformerPlan, read_plan
-    from gnnperf.report.search.text import WEIGHT_OF, SearchReport, document, text
+    from gnnperf.report.search.search_text import WEIGHT_OF, SearchReport, document, text
     from gnnperf.shard import Effort, Problem, candidates, search_plans
 
     require(args.top >= 1, "--top", args.top, "a whole number from 1 up")
