@@ -46,7 +46,7 @@ def plans(draw: st.DrawFn) -> TransformerPlan:
     ways = draw(st.sampled_from(WAYS))
     orders = [order for order in Pipeline if not order.allows(2)] if ways.pipeline > 1 else [Pipeline.ONE_F_ONE_B]
     schedule = draw(st.builds(
-        Schedule, st.just(2 * ways.data), st.just(1), st.sampled_from(orders),
+        Schedule, st.just(max(2, ways.pipeline) * ways.data), st.just(1), st.sampled_from(orders),
         recompute=st.sampled_from(list(Recompute)),
         reduction=st.sampled_from(list(Reduction)), bucket_bytes=st.just(1.0),
     ))  # fmt: skip
