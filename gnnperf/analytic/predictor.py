@@ -15,8 +15,8 @@ from gnnperf.analytic.constants import AnalyticConstants, default_constants
 from gnnperf.analytic.contention_constants import ContentionConstants, default_contention
 from gnnperf.analytic.copies import copy_us, host_work_us, path_of
 from gnnperf.analytic.cpu.counts import between_bytes
-from gnnperf.analytic.fit_constants import host_us, lag_us, overhead_us
 from gnnperf.analytic.graph_launches import graph_launch_us, launched_kernels
+from gnnperf.analytic.host_fit import host_us, lag_us, overhead_us
 from gnnperf.analytic.kernels.nodes import compute_nodes_us
 from gnnperf.core import NodeType, Segment, Source
 from gnnperf.graph import ExecutionGraph, Isolated, Prediction, TableCounts, uncovered_ops

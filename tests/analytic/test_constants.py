@@ -11,7 +11,7 @@ from toys import make_graph
 
 from gnnperf.analytic import AnalyticConstants, fit_host_overheads, fit_lags, load_constants
 from gnnperf.analytic.constants import LAG_CLASSES, default_constants
-from gnnperf.analytic.fit_constants import robust_mean
+from gnnperf.analytic.host_fit import robust_mean
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import NodeType
 from gnnperf.graph.execution_graph import ExecutionGraph
