@@ -73,10 +73,12 @@ def every_command() -> list[Shown]:
     result: dict[tuple[str, ...], Shown] = {}
     for page, text in _texts():
         for words, output in [*commands_with_output(text), *((words, None) for words in commands_within(text))]:
-            for part in _parts(words):
-                if output is not None and result.get(part, Shown(page, part)).output is None:
+            parts = list(_parts(words))
+            for part in parts:
+                shown = output if output is None or part is parts[-1] else ()
+                if shown is not None and result.get(part, Shown(page, part)).output is None:
                     result.pop(part, None)  # it runs where its output can be compared, in the order of that page
-                result.setdefault(part, Shown(page, part, output))
+                result.setdefault(part, Shown(page, part, shown))
     return list(result.values())
 
 

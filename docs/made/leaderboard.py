@@ -15,7 +15,7 @@ HEAD = """# Leaderboard
 One row per model, with the fixed metrics of `gnnperf.datasets.Evaluator`: recorded CPU runs (`{data}`, axis `{axis}`),
 {train} graphs to train on, {val} to validate and {test} to test. The least time-weighted error of nodes is that of
 {best_nodes}, the least mean error of steps that of {best_steps}. Whole-step models predict no nodes.
-With more graphs to train on, the network has the least node error on five of six axes
+With more graphs to train on, the network has the least node error on at least six of seven splits
 ([tables](network.md#the-learned-predictor-and-simpler-learners)).
 
     python -m research.benchmarks.leaderboard --save && python -m docs.made.leaderboard

@@ -33,8 +33,8 @@ def commands_with_output(text: str) -> Iterator[tuple[list[str], tuple[str, ...]
     every = blocks(text)
     for block, after in zip(every, [*every[1:], None], strict=False):
         lines = list(_lines(block)) if block.language in SHELLS else []
-        is_shown = after is not None and after.language == OUTPUT and not block.note.startswith(SLOW)
-        shown = after.lines if after is not None and is_shown else None
+        is_compared = not block.note.startswith(SLOW)
+        shown = after.lines if after is not None and after.language == OUTPUT and is_compared else None
         for line in lines:
             yield _words(line), () if shown and line is not lines[-1] else shown
 

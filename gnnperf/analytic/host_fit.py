@@ -69,7 +69,7 @@ def lag_us(classes: pd.Series, device_kind: str, constants: AnalyticConstants) -
 MIN_SAMPLES = 5  # fewer back off to the segment
 FENCE = 3.0  # Tukey's outer fence, in interquartile ranges
 # Of an op that occurs often in the runs that a network trains on: within 3, long segments that every step has are cut,
-# and sums are too short. Other programs and machines do not have their stalls, so constants that ship stay within 3.
+# and sums are too short. Shipped constants stay within 3: stalls of the training runs do not transfer.
 SUM_FENCE, OFTEN = 30.0, 50
 ALWAYS_KEPT = 2.0  # up to this multiple of the upper quartile: old traces count whole us, and the range may be zero
 

@@ -49,7 +49,8 @@ def flops_per_s(device: DeviceSpec, family: str, dtype: str | None) -> float:
 
 def rate_key_of(device: DeviceSpec, family: str, dtype: str | None) -> str:
     """Key of DeviceSpec.flops_per_s: of the units that ops of one family and dtype run on."""
-    if device.architecture in FLOAT32_UNITS and family in MATRIX_FAMILIES and (dtype or "float32") == "float32":
+    in_float32 = family in MATRIX_FAMILIES and (dtype or "float32") == "float32"
+    if in_float32 and device.architecture in FLOAT32_UNITS and FLOAT32_MATRIX in device.flops_per_s:
         return FLOAT32_MATRIX
     for key in _rate_key(family, dtype or "float32"):
         if key in device.flops_per_s:

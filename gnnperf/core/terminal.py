@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import gc
 import io
 import os
 import sys
@@ -88,7 +87,6 @@ def write_out(content: bytes) -> None:
 
 UNREADABLE = 5  # exit code: standard output could not be written
 DESCRIPTORS = {"stdout": 1, "stderr": 2}
-GARBAGE = 100_000  # objects made and kept between two looks
 BROKEN_PIPE = 141  # what a shell reports for a process ended by SIGPIPE
 
 
@@ -141,12 +139,8 @@ class Streams:
 
 @contextmanager
 def lasting_streams() -> Iterator[Streams]:
-    """Let standard output and standard error last for as long as the work does; characters they lack are escaped.
-
-    Cycles of objects are looked for rarely: modules and tables stay until the work's end, and Python looks often.
-    """
-    before, often = (sys.stdout, sys.stderr), gc.get_threshold()
-    gc.set_threshold(GARBAGE)
+    """Let standard output and standard error last for as long as the work does; characters they lack are escaped."""
+    before = sys.stdout, sys.stderr
     try:
         yield Streams()
     finally:
@@ -154,7 +148,6 @@ def lasting_streams() -> Iterator[Streams]:
             with suppress(ValueError):
                 stream.flush()
         sys.stdout, sys.stderr = before
-        gc.set_threshold(*often)
 
 
 def _replaced(name: str) -> _Lasting | None:

@@ -86,5 +86,5 @@ from .uses import HeldFor as HeldFor
 from .uses import Hold as Hold
 from .uses import Pair as Pair
 from .uses import RankTensors as RankTensors
-from .uses import StepWork as StepWork
 from .uses import Use as Use
+from .work import StepWork as StepWork

@@ -17,8 +17,9 @@ from gnnperf.generate.transformer.lengths import drawn_steps
 from gnnperf.generate.transformer.memory import misplaced_groups, stage_tensors
 from gnnperf.generate.transformer.plan import TransformerPlan
 from gnnperf.generate.transformer.read import plan_from
-from gnnperf.generate.transformer.routing import drawn_loads, with_load
-from gnnperf.generate.uses import RankTensors, StepWork
+from gnnperf.generate.transformer.routing import drawn_loads, has_skew, with_load
+from gnnperf.generate.uses import RankTensors
+from gnnperf.generate.work import StepWork
 from gnnperf.graph import ExecutionGraph
 
 Plan = TransformerPlan | ConvolutionalPlan | RecommendationPlan
@@ -56,18 +57,18 @@ def drawn_graphs(plan: Plan) -> tuple[ExecutionGraph, ...]:
 
 def _drawn(plan: TransformerPlan) -> list[tuple[TransformerPlan, tuple[int, ...]]]:
     """Each drawn step and the lengths of its micro-batches, by ascending work; []: all steps are alike."""
-    if plan.experts is not None and plan.experts.skew is not None:
+    if has_skew(plan):
         return [(with_load(plan, load), ()) for load in drawn_loads(plan)]
     return [] if plan.lengths is None else [(plan, lengths) for lengths in drawn_steps(plan)]
 
 
 def rank_tensors(plan: Plan) -> tuple[RankTensors, ...]:
-    """What ranks hold, one account per rank that differs from others; of drawn steps that of most work."""
+    """What ranks hold, one account per rank that differs from others; with `experts.skew` at the largest load."""
     if isinstance(plan, RecommendationPlan):
         return recommendation_tensors(plan)
     if isinstance(plan, ConvolutionalPlan):
         return replica_tensors(plan)
-    return stage_tensors((_drawn(plan) or [(plan, ())])[-1][0])
+    return stage_tensors(with_load(plan, drawn_loads(plan)[-1]) if has_skew(plan) else plan)
 
 
 def step_work(plan: Plan) -> StepWork:

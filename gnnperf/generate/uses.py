@@ -1,4 +1,4 @@
-"""What the ops of a planned program do to memory: which tensors each one takes, and which it makes; FLOPs of a step.
+"""What the ops of a planned program do to memory: which tensors each one takes, and which it makes.
 
     use("aten::mm", "gelu", down=x)        takes gelu, makes down of x bytes
 
@@ -116,24 +116,3 @@ def retained_bytes(pair: Pair) -> int:
             if name not in taken:
                 made.pop(name, None)
     return sum(made[name] for name in taken if name not in LEAVES and name != "dy")
-
-
-@dataclass(frozen=True)
-class StepWork:
-    """Of one step, over all ranks. None: unknown.
-
-    Attributes:
-        samples: sequences, images, or rows of a recommendation model.
-        tokens: of all samples.
-        model_flops: that the forward and the backward pass need, without recomputation.
-        hardware_flops: those, and what is computed again.
-        dtype: of the matrix products.
-        formula: how the FLOPs are counted, in words; "" they are unknown.
-    """
-
-    samples: float | None = None
-    tokens: float | None = None
-    model_flops: float | None = None
-    hardware_flops: float | None = None
-    dtype: str | None = None
-    formula: str = ""

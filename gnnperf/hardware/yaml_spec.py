@@ -79,9 +79,6 @@ def closest(name: str, names: Iterable[str]) -> list[str]:
     return sorted(near, key=lambda known: -alike[known])[:MOST_NAMED]
 
 
-# Links one after the other: mixed and wide-area paths.
-
-
 def in_a_row(links: Sequence[spec.LinkSpec], where: str) -> spec.LinkSpec:
     """The link that behaves like several in a row: the slowest rules, latencies add.
 

@@ -105,9 +105,6 @@ def _states(call: Call) -> int | None:
     return int(float(momentum) != 0) if isinstance(momentum, str) and momentum else None
 
 
-# The largest sum of what is there at one time.
-
-
 @dataclass(frozen=True)
 class Stay:
     """Memory that is there from one time to another."""

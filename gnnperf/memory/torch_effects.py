@@ -88,7 +88,7 @@ def _run(overload: Any, slots: tuple[Slot, ...]) -> Effect:
             positional.append(value)
         else:
             named[argument.name] = None if "Optional" in str(argument.type) else argument.default_value
-    with torch.enable_grad(), catch_warnings(action="ignore"):  # torch warns the caller of an op, who is in the trace
+    with torch.enable_grad(), catch_warnings(action="ignore"):  # warnings concern the recorded program
         result = list(_flat(overload(*positional, **named)))
     return _read(tensors, result)
 

@@ -94,9 +94,6 @@ def _is_prediction(folder: Path) -> bool:
     return isinstance(result, dict) and result.get("format") == FORMAT
 
 
-# The same as CSV, for spreadsheets and for readers of other tools.
-
-
 def tables(prediction: StepPrediction) -> dict[str, pd.DataFrame]:
     """File name -> table: ops, kernels, collectives, what each rank does; times are in us, summed over ranks."""
     nodes = coded_nodes(prediction)

@@ -165,12 +165,12 @@ def _kernels(problem: Problem, part: Part) -> Iterable[Op]:
 def _load(problem: Problem, part: Part, us: np.ndarray, dense_us: float) -> Load:
     arrange_us, look_up_us, sort_us, update_us = us.tolist()
     stays, copied = part.travel is Travel.STAYS, part.travel is Travel.STAYS and problem.ranks > 1
-    moved = part.host_bytes(problem.plan.batch, problem.ranks)
-    host_us = moved / problem.cluster.host_link.sustained_bytes_per_s * 1e6
+    both = (part.host_bytes(problem.plan.batch, problem.ranks, way) for way in (None, problem.plan.model.optimizer))
+    read_us, updated_us = (moved / problem.cluster.host_link.sustained_bytes_per_s * 1e6 for moved in both)
     per_rank = np.array([
         0.0 if stays else arrange_us,
-        look_up_us + host_us,
-        0.0 if copied else sort_us + update_us + 2.0 * host_us,
+        look_up_us + read_us,
+        0.0 if copied else sort_us + update_us + 2.0 * updated_us,
         part.dim if part.travel is Travel.POOLED else 0.0,
         0.0 if stays else part.indices,
         part.memory_bytes(problem.plan.model.optimizer),

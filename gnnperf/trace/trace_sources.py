@@ -22,6 +22,7 @@ from gnnperf.trace import limits
 
 JSON_ENDINGS = (".json", ".json.gz", ".et", ".et.gz")
 TRACE_ENDINGS = (*JSON_ENDINGS, ".sqlite", ".db")
+PREDICTED = ("prediction.json", "timeline.json.gz")  # of an earlier prediction; its timeline looks like a trace
 REPORT_ENDINGS = (".nsys-rep", ".qdrep")
 ARCHIVE_ENDINGS = (".zip", ".tar", ".tar.gz", ".tgz")
 ISAL_ERROR: type[Exception] = igzip_lib.IsalError  # type: ignore[assignment]  # its stub is not a type
@@ -127,7 +128,7 @@ def _refuse_size(size: int, where: str) -> None:
 def _named_as_traces(path: Path) -> list[Path]:
     result = [p for p in sorted(path.rglob("*")) if p.name.lower().endswith(TRACE_ENDINGS) and not p.is_dir()]
     predicted = {p.parent for p in result if p.name == "prediction.json" and (p.parent / "nodes.parquet").is_file()}
-    result = [p for p in result if p.parent not in predicted]  # their timelines look like traces
+    result = [p for p in result if p.parent not in predicted or p.name not in PREDICTED]
     return [p for p in result if not any(part.startswith(".") for part in p.relative_to(path).parts)]
 
 

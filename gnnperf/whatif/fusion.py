@@ -1,7 +1,7 @@
 """A run of elementwise ops becomes one op, as a compiler would make it.
 
 before   [T1|add]-[T1|mul]-[T1|relu]-[T1|linear]      each reads its inputs and writes its result
-after    [T1|relu*]-[T1|linear]                       * all FLOPs; what one op hands to the next stays in registers
+after    [T1|relu*]-[T1|linear]                       * all FLOPs; intermediate results stay in registers
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from gnnperf.whatif.edit import Edited, chosen, ends, refusal
 from gnnperf.whatif.units import host_units, remove
 
 HANDED_OVER = (
-    "whether each op of a chain reads what the one before it wrote (they have equal shapes), and whether anyone "
-    "else reads it: then it must be written all the same"
+    "whether each op of a chain reads what the one before it wrote (they have equal shapes), and whether another "
+    "op reads it: then it must be written all the same"
 )
 ONE_OP = "how fast the fused op is: it is predicted as the last op of its chain, with the bytes and FLOPs of all"
 

@@ -46,7 +46,7 @@ from research.listed import Part
 from research.tables.model_labels import node_times
 
 PROVENANCE = (
-    "fitted by research/fitting/cdna.py on the kernels of {runs} recordings of {projects} (MIT) on {devices}. "
+    "fitted by research/fitting/cdna.py on kernels and nodes of {runs} programs of {projects} (MIT) on {devices}. "
     "Do not judge the model on those recordings with these constants: the fitter prints what it is worth on programs "
     "left out."
 )

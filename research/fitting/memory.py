@@ -49,10 +49,10 @@ ITEM_BYTES = 4
 FLOOR_QUANTILE = 0.05  # of a table's rows by size: these are the call's own time, whatever the kernel does
 LOOP = 1.0  # turns: the same call again and again
 EVERY = 7  # of the rows is enough for a handful of constants
-RECORDED = default_memory_constants()  # what research.fitting.recorded fits is kept
+SHIPPED = default_memory_constants()  # what research.fitting.recorded fits is kept
 START = MemoryConstants(
     stream_share=0.8, cache_share=0.9, partitioned_share=0.65, cache_bytes_per_clock=16.0,
-    lane_cycles={**RECORDED.lane_cycles, OTHER: 4.0, "pow": 30.0, CONCATENATION: 120.0}, clocks=RECORDED.clocks,
+    lane_cycles={**SHIPPED.lane_cycles, OTHER: 4.0, "pow": 30.0, CONCATENATION: 120.0}, clocks=SHIPPED.clocks,
     rows={
         "layer_norm": RowKernel(1.0, 400.0, 0.5, 12.0, 0.9, 3.0),
         "softmax_warp": RowKernel(0.0, 50.0, 0.3, 16.0, 0.85, 3.0),

@@ -101,7 +101,9 @@ with progress.bars_on_terminal(sys.argv[1] == "quiet"):
 def _on_a_terminal(word: str) -> tuple[str, str]:
     """What stdout, a pipe, and stderr, a terminal, got."""
     ours, theirs = pty.openpty()
-    with subprocess.Popen([sys.executable, "-c", PROGRAM, word], stdout=subprocess.PIPE, stderr=theirs) as program:
+    given = os.environ | {"TERM": "xterm"}  # whatever the terminal of the tests can draw
+    with subprocess.Popen([sys.executable, "-c", PROGRAM, word], stdout=subprocess.PIPE, stderr=theirs,
+                          env=given) as program:  # fmt: skip
         os.close(theirs)
         drawn = b""
         while True:

@@ -50,7 +50,7 @@ def test_reference_pages_have_every_name_that_they_list(site: Path) -> None:
     assert "whether latencies start from measurements of the trace" in (site / "reference/predict.html").read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.timeout(300)
 def test_readers_need_no_network(site: Path) -> None:
     pages = list(site.rglob("*.html"))

@@ -161,7 +161,7 @@ def of_ranks(graph: ExecutionGraph, chosen: np.ndarray) -> ExecutionGraph:
     return replace(graph, ranks=tuple(graph.ranks[i] for i in chosen), device_names=names, steps=steps)
 
 
-# Why two ranks are no class: the first thing that tells them apart, in words.
+# Why two ranks are no class: the first difference, in words.
 
 
 def why_apart(graph: ExecutionGraph, isolated: np.ndarray, machine: np.ndarray, position: int, other: int) -> str:

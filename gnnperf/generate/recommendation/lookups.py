@@ -157,7 +157,8 @@ def look_up(shared: Shared, rank: int, travel: Travel) -> Iterator[Line]:
 
 def over_host_link(plan: RecommendationPlan, held: tuple[Part, ...], phase: Phase, *ways: str) -> Iterator[Line]:
     """Rows that kernels read (TO_DEVICE) or write (TO_HOST) where the host holds them, before the kernel itself."""
-    moved = sum(part.host_bytes(plan.batch, plan.ranks) for part in held)
+    updated_by = plan.model.optimizer if phase is B else None
+    moved = sum(part.host_bytes(plan.batch, plan.ranks, updated_by) for part in held)
     for way in ways if moved else ():
         yield Copy(way, float(moved), "float32", phase, Lane.COMPUTE)
 

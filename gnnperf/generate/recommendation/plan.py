@@ -234,9 +234,10 @@ class Part:
         """Samples that it is looked up for."""
         return batch // ranks if self.travel is Travel.STAYS else batch
 
-    def host_bytes(self, batch: int, ranks: int) -> int:
-        """Rows of one step that cross the host link, in one direction."""
-        return self.lookups(batch, ranks) * self.dim * FLOAT_BYTES * self.table.host
+    def host_bytes(self, batch: int, ranks: int, updated_by: Optimizer | None = None) -> int:
+        """Rows of one step that cross the host link in one direction; where they are updated, with their state."""
+        state_bytes = self.state_bytes_per_row(updated_by) if updated_by is not None else 0
+        return self.lookups(batch, ranks) * (self.dim * FLOAT_BYTES + state_bytes) if self.table.host else 0
 
     def state_bytes_per_row(self, optimizer: Optimizer) -> int:
         """Of the optimizer."""

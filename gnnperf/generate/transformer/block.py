@@ -68,6 +68,9 @@ class Block:
 # Layers whose MLP is one of several experts, chosen by token (Shazeer et al. 2017; Lepikhin et al. 2021, GShard).
 
 
+MOST_SKEW, MOST_DRAWN = 10.0, 4096  # of experts.skew, and of the experts whose tokens are drawn
+
+
 @dataclass(frozen=True)
 class Experts:
     """Settings of expert layers."""
@@ -98,7 +101,8 @@ class Experts:
         require(factor is None or load is None, "experts.imbalance", load,
                 "nothing with experts.capacity_factor: an expert then computes its capacity, full or not")  # fmt: skip
         if self.skew is not None:
-            require(self.skew >= 0, "experts.skew", self.skew, "0 (all alike) or more")
+            require(0 <= self.skew <= MOST_SKEW, "experts.skew", self.skew, f"0 (all alike) to {MOST_SKEW:g}")
+            require(self.count <= MOST_DRAWN, "experts.count", self.count, f"at most {MOST_DRAWN:,} with experts.skew")
             require(factor is None and load is None, "experts.skew", self.skew,
                     "nothing with experts.capacity_factor or experts.imbalance")  # fmt: skip
 

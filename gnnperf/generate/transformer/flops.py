@@ -10,7 +10,7 @@ from collections import Counter
 from gnnperf.generate.transformer.activations import recomputed
 from gnnperf.generate.transformer.plan import Recompute, TransformerPlan
 from gnnperf.generate.transformer.sizes import mlp_parameters, norm_parameters
-from gnnperf.generate.uses import StepWork
+from gnnperf.generate.work import StepWork
 
 FORMULA = (
     "model FLOPs = tokens x (6 x parameters + 12 x layers x hidden x sequence), of experts those of a token; HFU adds "

@@ -264,9 +264,6 @@ def around(plan: TransformerPlan, takes: str, makes: str) -> Lines:
     return used(op("aten::add", B, s.stream, s.stream), takes, **{makes: s.stream})
 
 
-# Norms over the hidden width, on the tokens that a rank holds.
-
-
 def norm(plan: TransformerPlan, phase: Phase, takes: str, makes: str) -> Lines:
     """The block's norm; names of its statistics end with that of its result."""
     s = sizes(plan)

@@ -9,6 +9,7 @@ Replicas wait for each other at the end of a step, so the one with most work sta
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
@@ -21,6 +22,7 @@ from gnnperf.generate.transformer.flops import forward_flops
 from gnnperf.generate.transformer.plan import TransformerPlan
 
 MOST_LENGTHS, MOST_BYTES = 1_000_000, 16 << 20  # of a file
+LENGTH = re.compile(r"0{0,9}[1-9][0-9]{0,8}")  # below 10^9
 
 
 def read_lengths(path: Path) -> tuple[int, ...]:
@@ -35,9 +37,9 @@ def read_lengths(path: Path) -> tuple[int, ...]:
     with untrusted.reading(path), path.open(encoding="utf-8", newline="") as file:
         first = [row[0].strip() for row in csv.reader(file) if row]
     texts = first[1:] if first and not any(map(str.isdigit, first[0])) else first
-    bad = next((text for text in texts if not (text.isascii() and text.isdecimal()) or not 0 < int(text) < 10**9), None)
+    bad = next((text for text in texts if not LENGTH.fullmatch(text)), None)
     if bad is not None or not 0 < len(texts) <= MOST_LENGTHS:
-        raise InputError(f"{len(texts):,} lengths" if bad is None else f"bad value {bad!r}", where=str(path),
+        raise InputError(f"{len(texts):,} lengths" if bad is None else f"bad value {bad[:20]!r}", where=str(path),
                          allowed=f"whole numbers above 0 in the first column, 1 to {MOST_LENGTHS:,} rows")  # fmt: skip
     return tuple(map(int, texts))
 

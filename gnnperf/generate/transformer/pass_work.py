@@ -191,9 +191,6 @@ def _of_visit(plan: TransformerPlan, at: Visit, step: int) -> tuple[Hashable, ..
     )  # fmt: skip
 
 
-# How long items take is a predictor's prediction for their rows.
-
-
 @dataclass(frozen=True)
 class ItemTable:
     """Rows of distinct items, and whose each is.

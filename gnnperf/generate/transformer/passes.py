@@ -115,7 +115,7 @@ class Pass:
 
 
 def stage_passes(order: Order, stage: int) -> tuple[Pass, ...]:
-    """Of one stage, in order."""
+    """Of one stage, in order; without a flush of the first step, which 1F1B starts (others: `flagged_passes`)."""
     stages, count, chunks = order.stages, order.micro_batches, order.chunks
     if order.pipeline is Pipeline.GPIPE:
         return (*(Pass(False, i) for i in range(count)), *(Pass(True, i) for i in reversed(range(count))))

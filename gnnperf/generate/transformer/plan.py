@@ -59,7 +59,7 @@ class Sharding:
 
 # Which settings of a plan go together, and what is stated about those that do.
 
-EVEN_LOAD = "Experts: every rank is taken to get as many tokens; experts.imbalance states the busiest one."
+EVEN_LOAD = "Experts: every rank is taken to get as many tokens; experts.imbalance or experts.skew state the busiest."
 STALE = "Without a flush, gradients are those of the weights before the last update (PipeDream-2BW)."
 BUSIEST = "Lengths: in each step the replica with most work stands for all; peak memory is that of the longest samples."
 
@@ -67,7 +67,7 @@ BUSIEST = "Lengths: in each step the replica with most work stands for all; peak
 def sentences(plan: TransformerPlan) -> Iterator[str]:
     """What was taken for granted, in sentences."""
     experts = plan.experts
-    if experts is not None and experts.capacity_factor is experts.imbalance is experts.skew is None:
+    if experts is not None and all(one is None for one in (experts.capacity_factor, experts.imbalance, experts.skew)):
         yield EVEN_LOAD
     if not plan.schedule.pipeline.flushes:
         yield STALE
@@ -93,6 +93,7 @@ def _check_division(plan: TransformerPlan) -> None:
     if schedule.chunks > 1:
         require(ways.pipeline > 1, "parallelism.pipeline", ways.pipeline, "more than 1 to interleave chunks")
     if not schedule.pipeline.flushes:
+        require(ways.pipeline > 1, "schedule.pipeline", str(schedule.pipeline), "1f1b without a pipeline")
         require(plan.num_micro_batches >= ways.pipeline, "schedule.global_batch", schedule.global_batch, "as many "
                 "micro-batches as stages or more: no gradient is older than one step")  # fmt: skip
     if schedule.pipeline is Pipeline.INTERLEAVED:
@@ -163,7 +164,7 @@ def _divides(divisor: int, number: int, what: str, of: str) -> None:
 
 @dataclass(frozen=True)
 class Lengths:
-    """Lengths of samples that differ (gnnperf.generate.transformer.flops)."""
+    """Lengths of samples that differ (gnnperf.generate.transformer.lengths)."""
 
     # that samples have, each as often as it stands here; model.sequence is the longest that may be
     values: tuple[int, ...]

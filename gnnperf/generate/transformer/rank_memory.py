@@ -33,16 +33,13 @@ ADAM_MOMENTS = 2
 GATHER, COPY_OUT, RESHARD, REDUCE = "all_gather", "fsdp::split_with_sizes_copy", "reshard", "reduce_scatter"
 
 
-# What is held all the time.
-
-
 def parameters_bytes(plan: TransformerPlan, stage: int) -> int:
     """Of weights on the device: whole, or the rank's part, in float32 unless the optimizer is on the host."""
+    versions = 1 if plan.schedule.pipeline.flushes else 2  # that of the last update, and that of the one before
     if plan.sharding.state is not Sharded.PARAMETERS:
-        versions = 1 if plan.schedule.pipeline.flushes else 2  # that of the last update, and that of the one before
         return versions * stage_count(plan, stage).total * DTYPE_BYTES[plan.model.dtype]
     dtype = "float32" if plan.offload.optimizer is Store.DEVICE else plan.model.dtype
-    return owned_count(plan, stage).total * DTYPE_BYTES[dtype]
+    return versions * owned_count(plan, stage).total * DTYPE_BYTES[dtype]
 
 
 def state_bytes(plan: TransformerPlan, stage: int) -> tuple[int, ...]:
@@ -129,9 +126,6 @@ def visited(plan: TransformerPlan, part: int, pairs: Pairs) -> tuple[Visited, ..
         *(Visited(Unit(UnitKind.LAYER, i), pairs.layer(i)) for i in plan.layers_of_part(part)),
         Visited(LAST, pairs.last if part == last else pairs.sent),
     )
-
-
-# Changes around units.
 
 
 @dataclass

@@ -16,31 +16,46 @@ import numpy as np
 from gnnperf.generate.transformer.plan import TransformerPlan
 
 DRAWS, SEED = 20, 0
-SAMPLED_TOKENS = 1 << 14  # whose experts are drawn one by one, for the share of tokens that each expert gets
+HALVINGS = 100  # of the bracket of a root, to the last bit
+
+
+def has_skew(plan: TransformerPlan) -> bool:
+    """Whether steps of the plan differ in their routing."""
+    return plan.experts is not None and plan.experts.skew is not None
 
 
 def drawn_loads(plan: TransformerPlan) -> tuple[float, ...]:
-    """[draws] tokens of the busiest rank over the mean of its group, ascending."""
+    """[draws] tokens of the busiest rank over the mean of its group, ascending; [1] of one rank, which has all."""
     experts, ranks = plan.experts, plan.parallelism.expert
     assert experts is not None and experts.skew is not None, "only plans with a skew have them"
-    rng, layers = np.random.default_rng(SEED), plan.model.layers // experts.every
-    tokens = plan.resident_tokens * ranks
-    shares = np.broadcast_to(
-        chosen_shares(experts.count, experts.top_k, experts.skew, rng), (DRAWS, layers, experts.count)
-    )
-    counts = rng.binomial(tokens, rng.permuted(shares, axis=-1)).reshape(DRAWS, layers, ranks, -1).sum(-1)
-    return tuple(np.sort((counts.max(-1) / counts.mean(-1)).mean(-1)).tolist())
+    if ranks == 1:
+        return (1.0,)
+    rng, layers = np.random.default_rng(SEED), max(plan.model.layers // experts.every, 1)
+    shares = np.broadcast_to(chosen_shares(experts.count, experts.top_k, experts.skew), (DRAWS, layers, experts.count))
+    counts = rng.binomial(plan.resident_tokens * ranks, rng.permuted(shares, axis=-1))
+    counts = counts.reshape(DRAWS, layers, ranks, -1).sum(-1)  # of a rank's experts
+    mean = counts.mean(-1)  # [draws, layers]; without a token all ranks are alike
+    loads = np.divide(counts.max(-1), mean, out=np.ones_like(mean), where=mean > 0)
+    return tuple(np.sort(loads.mean(-1)).tolist())
 
 
-def chosen_shares(count: int, top_k: int, skew: float, rng: np.random.Generator) -> np.ndarray:
-    """[count] share of tokens that have an expert among their `top_k`; they add up to `top_k`."""
+def chosen_shares(count: int, top_k: int, skew: float) -> np.ndarray:
+    """[count] share of tokens that have an expert among their `top_k`; they add up to `top_k`.
+
+    Of draws without repetition, 1 - exp(-popularity x t) to the first order (Rosen 1972, successive sampling), where t
+    gives that sum.
+    """
     popularity = np.arange(1, count + 1) ** -skew
-    if top_k == 1:
-        return popularity / popularity.sum()
-    # the largest of log(popularity) + Gumbel noise are draws without repetition (Kool et al. 2019)
-    scores = np.log(popularity) + rng.gumbel(size=(SAMPLED_TOKENS, count))
-    chosen = np.argpartition(-scores, top_k - 1, axis=1)[:, :top_k]
-    return np.bincount(chosen.ravel(), minlength=count) / SAMPLED_TOKENS
+    popularity /= popularity.sum()
+    if top_k in (1, count):
+        return popularity if top_k == 1 else np.ones(count)
+    low, high = 0.0, 1.0
+    while -np.expm1(-popularity * high).sum() < top_k:
+        high *= 2.0
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if -np.expm1(-popularity * middle).sum() < top_k else (low, middle)
+    return -np.expm1(-popularity * high)
 
 
 def with_load(plan: TransformerPlan, load: float) -> TransformerPlan:

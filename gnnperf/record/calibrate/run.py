@@ -67,7 +67,7 @@ def _cpu() -> Machine:
     facts: Mapping[str, Any] = host_state.host_facts()
     clock_mhz = facts["max_clock_mhz"] or facts["clock_mhz"]
     if clock_mhz is None or facts["memory_bytes"] is None:
-        raise InputError("the kernel does not tell this CPU's clock and memory", where="/proc/cpuinfo and meminfo")
+        raise InputError("clock or memory of this CPU are missing", where="/proc/cpuinfo and meminfo")
     caches: Mapping[str, int] = facts["cache_bytes"]
     return Machine("cpu", "cpu", str(facts["cpu"] or "cpu"), max(caches.values(), default=DEFAULT_CACHE_BYTES), 1,
                    clock_mhz * 1e6, float(facts["memory_bytes"]), None,

@@ -92,9 +92,6 @@ OPTIMIZERS: Mapping[str, Callable[..., torch.optim.Optimizer]] = MappingProxyTyp
 })  # fmt: skip
 
 
-# Losses.
-
-
 def class_loss(model: Callable[..., Any], inputs: Inputs) -> torch.Tensor:
     return F.cross_entropy(model(inputs["x"]).float(), inputs["y"])
 
@@ -103,9 +100,6 @@ def own_loss(model: Callable[..., Any], inputs: Inputs) -> torch.Tensor:
     """The loss that a model of transformers computes from its labels."""
     loss: torch.Tensor = model(**inputs).loss
     return loss
-
-
-# Batches.
 
 
 def labels(at: Sizes) -> torch.Tensor:
@@ -134,9 +128,6 @@ def sound(per_size: int, letters: int, at: Sizes) -> Inputs:
     """`per_size` times `size` samples of sound, and a transcript."""
     return {"input_values": torch.randn(at.batch, per_size * at.size),
             "labels": torch.randint(1, 31, (at.batch, letters))}  # fmt: skip
-
-
-# Programs.
 
 
 def classifier(name: str, settings: Mapping[str, Any], at: Sizes) -> Program:

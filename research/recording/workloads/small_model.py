@@ -127,9 +127,6 @@ PYRAMID = Settings({"decoder_hidden_size": 1}, fixed={
 PATCHES = Settings({"embed_dim": 1}, {"num_heads": 1}, ("img_size",), {"patch_size": 8, "depth": 4})
 
 
-# Batches of one model each.
-
-
 def _replaced(at: SmallModel) -> Inputs:
     """Which tokens another model replaced."""
     return {"input_ids": tokens(at), "labels": torch.randint(0, 2, (at.batch, at.size))}
@@ -138,9 +135,6 @@ def _replaced(at: SmallModel) -> Inputs:
 def _pixels(at: SmallModel) -> Inputs:
     return {"pixel_values": torch.randn(at.batch, 3, at.size, at.size),
             "labels": torch.randint(0, 10, (at.batch, at.size, at.size))}  # fmt: skip
-
-
-# Programs whose settings are no table.
 
 
 def _classifier(name: str, settings: Settings, at: SmallModel) -> Program:

@@ -42,14 +42,14 @@ def test_ranks_hold_their_tables_with_optimizer_state() -> None:
 
 
 def test_a_table_of_the_host_takes_no_device_memory_and_its_rows_cross_the_link() -> None:
-    """Two of 1,000 rows per sample, 32 bytes each, of 64 samples; an update reads and writes them."""
+    """Two of 1,000 rows per sample, 32 bytes each, of 64 samples; an update reads and writes them with 4 of state."""
     plan = _plan({"a": 0, "b": 1}, host=True)
     first, second = recommendation_tensors(plan)
     assert sum(first.parameters_bytes) == 4 * DENSE and sum(first.state_bytes) == 4 * DENSE
     assert sum(second.parameters_bytes) == 4 * (DENSE + 100 * 8)
     nodes = build_recommendation(plan).nodes
     copies = nodes[(nodes["node_type"] == NodeType.MEMORY).to_numpy()]
-    assert copies["bytes"].tolist() == [64 * 2 * 32.0] * 3 and set(copies["rank"]) == {0}
+    assert copies["bytes"].tolist() == [64 * 2 * 32.0, *[64 * 2 * 36.0] * 2] and set(copies["rank"]) == {0}
     assert [name.split()[1] for name in copies["event_name"]] == ["HtoD", "HtoD", "DtoH"]
     kernels = (nodes["op_name"] == LOOK_UP) & (nodes["node_type"] == NodeType.COMPUTE)
     assert set(copies["stream"]) == set(nodes["stream"][kernels])  # one after the other

@@ -41,7 +41,7 @@ def test_what_it_recorded_comes_back_as_ours(factor: float) -> None:
     assert result.graph.edges["lag_us"].isna().all()
 
 
-def test_shared_runs_tell_the_machine_scale_and_are_left_out() -> None:
+def test_shared_runs_give_the_machine_scale_and_are_left_out() -> None:
     theirs = [there(run, 2.0, f"more/{run.run}") for run in OURS]
     new = there(OURS[0], 2.0, "more/new/1")
     result, machine_scales = in_own_scale([*OURS, *theirs, new], ["more/"])
