@@ -73,6 +73,8 @@ def test_settings_and_an_earlier_prediction_next_to_a_trace_are_left_out(tmp_pat
         "skipped: settings.json: is JSON but not a trace. Allowed: a file with traceEvents."
     ]
     _refused(out, "holds no trace file")
+    files.write(out / "own.json", _with())  # predicted into the folder of the trace itself
+    assert [table.meta.source_file for table in read_run(out).tables] == ["own.json"]
 
 
 def test_no_such_path_an_empty_folder_and_a_pipe_that_is_not_waited_for(tmp_path: Path) -> None:

@@ -216,7 +216,7 @@ MOST_LAYER_PASSES = 1200  # layers x micro-batches of a graph that is judged who
 class Judged:
     """The step of one candidate."""
 
-    step_us: float  # its makespan
+    step_us: float  # its makespan, or without a flush its period
     layer_passes: int  # layers x micro-batches of the graphs that were built: what the judge costs
     extended: bool  # whether its last micro-batches were added by their period
 
