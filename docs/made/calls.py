@@ -43,6 +43,8 @@ def shortened(words: Sequence[str]) -> list[str]:
         result += [part for key in ONE_EPOCH for part in ("--set", key)]
     elif words[:2] == ["gnnperf", "calibrate"]:
         result += ["--minutes", "0.05"]
+    elif words == ["python", "-m", "research.fitting.cdna"]:
+        result += ["cdna.yaml"]  # not the one that the repository ships
     elif words[1] == "examples/train_gnn.py":
         result += ["--epochs", "1"]
     elif words[1] == "examples/transfer.py":

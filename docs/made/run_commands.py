@@ -7,6 +7,7 @@ python -m docs.made.run_commands --write      also bring the outputs of pages up
 The commands of a page run in order, in a folder of its own. docs/made/reader_files.py has what they read and what
 stands for words like TRACE. Trainings get one epoch, searches of settings two trials, calibrations the shortest time,
 recordings two ranks (docs/made/calls.py). docs/made/command_classes.py lists what tests or CI run, and what is not run.
+No command may change what conf/ ships.
 
 Output that a page shows behind commands must be printed by them, line by line. Where a command runs as it is shown, on
 files of the repository or of its page, figures count; where files of the reader or settings are replaced, they do not.
@@ -63,18 +64,26 @@ def main(arguments: Sequence[str]) -> int:
         shared = Path(folder)
         os.environ["HOME"] = str(shared / "home")
         share(shared)
+        shipped = _shipped()
         outcomes = _all(here, shared, is_written)
+    changed = sorted(name for name, _ in shipped ^ _shipped())
     failed = [outcome for outcome in outcomes if outcome.wrong]
     unknown = [command for command, where, _ in classes if where is Where.unknown]
     for command in unknown:
         print(f"in no class of docs/made/command_classes.py: {command.page}: {command}")
+    if changed:
+        print(f"FAILED: commands changed {', '.join(dict.fromkeys(changed))}")
     print(f"\nrun: {len(outcomes)}, of which {len(failed)} failed")
     for kind in (Where.in_tests, Where.nowhere):
         reasons = Counter(why for _, where, why in classes if where is kind)
         print(
             f"{kind}: {reasons.total()}", *(f"  {number:3d}  {why}" for why, number in reasons.most_common()), sep="\n"
         )
-    return int(bool(failed or unknown))
+    return int(bool(failed or unknown or changed))
+
+
+def _shipped() -> set[tuple[str, bytes]]:
+    return {(str(path.relative_to(ROOT)), path.read_bytes()) for path in sorted((ROOT / "conf").rglob("*.yaml"))}
 
 
 def _is_among(command: Shown, pages: Sequence[str]) -> bool:
