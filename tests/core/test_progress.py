@@ -26,6 +26,7 @@ from tests.test_predict_script import trace  # noqa: F401  # a fixture
 @pytest.fixture(name="bars")
 def _bars(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Bars, io.StringIO]]:
     monkeypatch.setattr(progress, "PATIENCE_S", 0.05)
+    monkeypatch.setenv("TERM", "xterm")
     out = io.StringIO()
     bars = Bars(lambda: Console(file=out, force_terminal=True, width=120))
     with watched_by(bars):
