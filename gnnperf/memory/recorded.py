@@ -16,14 +16,14 @@ from math import prod
 import numpy as np
 
 from gnnperf.core import require
-from gnnperf.graph import rank_events
+from gnnperf.graph import RankEvents, rank_events
 from gnnperf.memory.given import Variant
 from gnnperf.memory.lifetimes import Lifetimes
 from gnnperf.memory.measured_memory import Part, PeakMemory, Timeline
 from gnnperf.memory.planned import cpu_block_bytes, cuda_block_bytes, timeline
-from gnnperf.memory.step_calls import Call, StepCalls, step_calls
+from gnnperf.memory.step_calls import Call, StepCalls, ops_digest, step_calls
 from gnnperf.memory.storages import Role, TensorSlot, tensors_of
-from gnnperf.trace import RunTrace, TraceTable
+from gnnperf.trace import RunTrace
 
 # What a rank holds from step to step, as its optimizers tell: parameters, their gradients, optimizer state.
 #
@@ -198,6 +198,8 @@ def peak_memory(
 ) -> tuple[PeakMemory, ...]:  # fmt: skip
     """Peak memory of every traced rank in one step.
 
+    Ranks that run equal ops in one order are followed once: their timelines have the times of the first of them.
+
     Args:
         run: traces with the shapes of arguments.
         batches_held: how many batches like the step's own the program keeps between steps. A trace shows only the one
@@ -207,14 +209,19 @@ def peak_memory(
         on_gpu: whether the ranks are requested on GPUs; None: where they were traced.
     """
     require(batches_held >= 1, "batches_held", batches_held, "a whole number >= 1")
-    return tuple(
-        _rank_peak(table, batches_held, step, variant, bool(table.meta.devices) if on_gpu is None else on_gpu)
-        for table in run.tables
-    )
+    followed: dict[tuple[bytes, bool], PeakMemory] = {}
+    result = []
+    for table in run.tables:
+        events = rank_events(table, table.meta.base_time_ns)
+        key = (ops_digest(events, step), bool(table.meta.devices) if on_gpu is None else on_gpu)
+        if key not in followed:
+            followed[key] = _rank_peak(events, batches_held, step, variant, key[1])
+        result.append(replace(followed[key], rank=table.meta.rank))
+    return tuple(result)
 
 
-def _rank_peak(table: TraceTable, batches_held: int, name: str | None, variant: Variant, on_gpu: bool) -> PeakMemory:
-    step = step_calls(rank_events(table, table.meta.base_time_ns), name)
+def _rank_peak(events: RankEvents, batches_held: int, name: str | None, variant: Variant, on_gpu: bool) -> PeakMemory:
+    step = step_calls(events, name)
     sharded = any(call.name.startswith(_OUT) for call in step.calls)  # by FSDP
     made = [c for c in step.calls if c.is_gradient and tensors_of(c.slots)]
     retained = held(step.optimizer, [tensors_of(c.slots)[0] for c in made if not c.adds])
@@ -234,7 +241,7 @@ def _rank_peak(table: TraceTable, batches_held: int, name: str | None, variant: 
     buckets = sum(variant.parameter(t).num_bytes for t in reduced) if in_ddp else 0
     hidden = buckets if step.copies_into_buckets else 0
     return PeakMemory(
-        table.meta.rank, step.step, parts, at, sum(s.num_bytes for s in end) - sparse + buckets - hidden,
+        events.rank, step.step, parts, at, sum(s.num_bytes for s in end) - sparse + buckets - hidden,
         sparse + hidden, buckets, (*retained.unknown, *_untold(followed)), tuple(_missing(retained, step, made)),
         timeline=timeline_of([*stays, Stay(buckets, 0, step.end_ns, Part.GRADIENTS, _DDP)],
                              min((c.start_ns for c in step.calls), default=step.end_ns), step.end_ns),

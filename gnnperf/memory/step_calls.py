@@ -8,13 +8,15 @@ autograd::engine::evaluate_function: AddmmBackward0 [seq 7]     Node: frees what
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
+import pandas as pd
 
 from gnnperf.core import EventKind
-from gnnperf.graph import STEP_MARK, RankEvents
+from gnnperf.graph import STEP_MARK, RankEvents, by_category
 from gnnperf.memory.effects import is_composite
 from gnnperf.memory.storages import Slot, slots_of
 
@@ -87,8 +89,7 @@ class StepCalls:
 
 def step_calls(events: RankEvents, wanted: str | None = None) -> StepCalls:
     """The step of a rank whose mark has this name, else its last one; a trace without marks is one step."""
-    start_ns, end_ns, name = _window(events, wanted)
-    rows = np.flatnonzero((events.start_ns >= start_ns) & (events.end_ns <= end_ns) & (events.thread >= 0))
+    rows, end_ns, name = _window(events, wanted)
     reader = _Reader(events)
     result = list(reader.calls(rows.tolist()))
     from_ns = min((c.start_ns for c in result if c.name.startswith(_OPTIMIZER)), default=end_ns)
@@ -98,12 +99,28 @@ def step_calls(events: RankEvents, wanted: str | None = None) -> StepCalls:
     )  # fmt: skip
 
 
-def _window(events: RankEvents, wanted: str | None) -> tuple[int, int, str]:
-    marks = [i for i, name in enumerate(events.name) if STEP_MARK.match(str(name))]
-    if not marks:
-        return int(events.start_ns.min()), int(events.end_ns.max()), "window"
-    last = next((i for i in marks if events.name[i] == wanted), marks[-1])
-    return int(events.start_ns[last]), int(events.end_ns[last]), str(events.name[last])
+def ops_digest(events: RankEvents, wanted: str | None = None) -> bytes:
+    """Equal for ranks that run the same ops on the same shapes in the same order, whenever they run them."""
+    rows, _, name = _window(events, wanted)
+    texts = events.table.events[["kind", "name", "input_dims", "input_types", "input_values"]].iloc[rows]
+    order = np.argsort(np.concatenate([events.start_ns[rows], events.end_ns[rows]]), kind="stable")
+    sequence = events.column("sequence")[rows]  # numbers count from the first step of the process
+    sequence = np.where(sequence < 0, -1, sequence - sequence[sequence >= 0].min(initial=np.iinfo(np.int64).max))
+    thread, hashes = pd.factorize(events.thread[rows])[0], pd.util.hash_pandas_object(texts, index=False).to_numpy()
+    parts = [name.encode(), *(part.tobytes() for part in (thread, hashes, order, sequence))]
+    return hashlib.sha256(b"".join(parts)).digest()
+
+
+def _window(events: RankEvents, wanted: str | None) -> tuple[np.ndarray, int, str]:
+    """([n] the host events of the step, its end, its name)."""
+    marks = np.flatnonzero(by_category(events.table.events["name"], lambda name: bool(STEP_MARK.match(name)), bool))
+    start_ns, end_ns, name = int(events.start_ns.min()), int(events.end_ns.max()), "window"
+    if len(marks):
+        last = next((i for i in marks if events.name[i] == wanted), marks[-1])
+        start_ns, end_ns, name = int(events.start_ns[last]), int(events.end_ns[last]), str(events.name[last])
+    is_host = (events.thread >= 0) & (events.kind != EventKind.RUNTIME)
+    within = (events.start_ns >= start_ns) & (events.end_ns <= end_ns) & is_host
+    return np.flatnonzero(within), end_ns, name
 
 
 class _Reader:

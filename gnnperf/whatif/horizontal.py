@@ -9,7 +9,7 @@ Wang et al. 2021, "Horizontally Fused Training Array" (HFTA).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -115,21 +115,35 @@ def independent_groups(graph: ExecutionGraph, calls: pd.DataFrame, unit: np.ndar
         if own >= 0:
             fed[own] = min(fed.get(own, NEVER), int(others[others > own].min(initial=NEVER)))
     groups: list[np.ndarray] = []
-    unknown = 0
+    unknown, by_shapes = 0, dict[bytes, tuple[list[np.ndarray], int]]()  # of equal lanes, which ranks have in common
     for _, lane in calls.groupby(["lane", "step"], sort=False):
-        known = any(one in fed for one in lane["unit"])
-        takes = _Takes(lane)
-        keys = ["op_name", "input_dims", "phase", "num_works"]
-        for _, alike in lane[lane["is_free"] & (lane["num_works"] > 0)].groupby(keys, sort=False, observed=True):
-            if len(alike) < 2:
-                continue
-            name, dims = alike[["op_name", "input_dims"]].iloc[0].astype(str)
-            pattern = result_shape(name, parse(dims)) if dims else None
-            if pattern is None and not known:
-                unknown += len(alike)
-                continue
-            taken = {one: fed.get(one, NEVER) if known else takes.after(one, pattern) for one in alike["unit"]}
-            groups += [group for group in _runs(taken) if len(group) > 1]
+        units = lane["unit"].to_numpy()
+        if any(one in fed for one in units.tolist()):
+            groups += _groups_in(lane, lambda one, _: fed.get(one, NEVER))[0]
+            continue
+        key = pd.util.hash_pandas_object(lane[[*_KEYS, "is_free"]], index=False).to_numpy().tobytes()
+        if key not in by_shapes:
+            placed = lane.assign(unit=np.arange(len(lane)))
+            by_shapes[key] = _groups_in(placed, _Takes(placed).after)
+        groups += [units[places] for places in by_shapes[key][0]]
+        unknown += by_shapes[key][1]
+    return groups, unknown
+
+
+_KEYS = ["op_name", "input_dims", "phase", "num_works"]
+
+
+def _groups_in(lane: pd.DataFrame, taker: Callable[[int, Shape | None], int | None]) -> tuple[list[np.ndarray], int]:
+    """The groups of a lane, and how many of its calls nothing is known about (`taker` is None)."""
+    groups, unknown = list[np.ndarray](), 0
+    for _, alike in lane[lane["is_free"] & (lane["num_works"] > 0)].groupby(_KEYS, sort=False, observed=True):
+        if len(alike) < 2:
+            continue
+        name, dims = alike[["op_name", "input_dims"]].iloc[0].astype(str)
+        pattern = result_shape(name, parse(dims)) if dims else None
+        taken = {one: takes for one in alike["unit"] if (takes := taker(one, pattern)) is not None}
+        groups += [group for group in _runs(taken) if len(group) > 1]
+        unknown += len(alike) - len(taken)
     return groups, unknown
 
 
@@ -160,9 +174,10 @@ class _Takes:
             for shape in set(all_shapes(parse(dims or "[]"))):
                 self.by_shape.setdefault(shape, []).append(one)
 
-    def after(self, one: int, pattern: Shape | None) -> int:
-        """The first call after `one` that may take its result; a call of unknown shapes may."""
-        assert pattern is not None, "asked only where it is known"
+    def after(self, one: int, pattern: Shape | None) -> int | None:
+        """The first call after `one` that may take its result; a call of unknown shapes may. None: no known result."""
+        if pattern is None:
+            return None
         lists = [places for shape, places in self.by_shape.items() if may_be(shape, pattern)]
         result = [next((place for place in places if place > one), NEVER) for places in (*lists, self.unshaped)]
         return min(result, default=NEVER)

@@ -11,10 +11,11 @@ from torch import nn
 from gnnperf.core.errors import InputError
 from gnnperf.generate import captured_run
 from gnnperf.graph import build_graph
-from gnnperf.memory import Part
+from gnnperf.memory import Part, recorded
 from gnnperf.memory.edits import Autocast, memory_edits
 from gnnperf.memory.measured_memory import Measured, measured_peaks
 from gnnperf.memory.recorded import peak_memory
+from gnnperf.memory.step_calls import step_calls
 from gnnperf.trace import read_run
 from gnnperf.trace.table import DeviceInfo
 from gnnperf.whatif import ChangeDtype, Edit, ScaleBatch
@@ -59,6 +60,20 @@ def test_more_batches_held_add_their_bytes() -> None:
     assert three.peak_bytes - one.peak_bytes == 2 * ROWS * WIDTH * FLOAT
     with pytest.raises(InputError, match="batches_held"):
         peak_memory(captured_run(perceptron, 1), batches_held=0)
+
+
+def test_ranks_of_equal_ops_are_followed_once_and_others_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = captured_run(perceptron, 1)
+    (first,), followed = run.tables, []
+    later = first.events.assign(start_ns=2 * first.events["start_ns"], duration_ns=2 * first.events["duration_ns"])
+    shorter = later.assign(input_dims=later["input_dims"].cat.rename_categories(lambda dims: dims.replace("16", "8")))
+    tables = [replace(first, events=events, meta=replace(first.meta, rank=rank))
+              for rank, events in enumerate((first.events, later, shorter))]  # fmt: skip
+    monkeypatch.setattr(recorded, "step_calls", lambda *given: followed.append(given[0].rank) or step_calls(*given))
+    peaks = peak_memory(replace(run, tables=tuple(tables)))
+    assert followed == [0, 2]
+    assert [peak.rank for peak in peaks] == [0, 1, 2]
+    assert peaks[0].peak_bytes == peaks[1].peak_bytes > peaks[2].peak_bytes
 
 
 # Train runs of split `run`, which the rules were written on; one per program and kind of parallelism.
