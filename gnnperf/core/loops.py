@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 IN_PYTHON = 2_500_000  # elements until numba takes over
+LARGE = 500_000  # elements of one call, which take longer in Python than numba takes to load
 _done = 0
 
 
@@ -36,8 +37,9 @@ def compiled(function: Callable[..., Any], in_python: float = IN_PYTHON) -> Call
     @functools.wraps(function)
     def call(*arguments: Any) -> Any:
         global _done
-        _done += sum(one.size for one in arguments if isinstance(one, np.ndarray))
-        if _done <= in_python and "numba" not in sys.modules:
+        size = sum(one.size for one in arguments if isinstance(one, np.ndarray))
+        _done += size
+        if _done <= in_python and size <= LARGE and "numba" not in sys.modules:
             return function(*arguments)
         # In one piece, and to be written to: numba compiles anew for every other kind of array, for seconds.
         return by_numba()(*(np.require(a, None, ["C", "W"]) if isinstance(a, np.ndarray) else a for a in arguments))

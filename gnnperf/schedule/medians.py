@@ -81,9 +81,15 @@ def _edge_keys(graph: ExecutionGraph, rows: np.ndarray) -> pd.DataFrame:
     src, dst = edges["src"].to_numpy()[rows], edges["dst"].to_numpy()[rows]
     of = {"lag_class": (edges["lag_class"], rows), "source_type": (nodes["node_type"], src),
           "target_type": (nodes["node_type"], dst), "target_event": (nodes["event_name"], dst)}  # fmt: skip
-    return pd.DataFrame(
-        {name: column.iloc[at].astype("str").fillna("").to_numpy() for name, (column, at) in of.items()}
-    )
+    return pd.DataFrame({name: _named(column, at) for name, (column, at) in of.items()})
+
+
+def _named(column: pd.Series, rows: np.ndarray) -> pd.Categorical:
+    """[len(rows)] with "" for what is missing; without a text per row, of which there are millions."""
+    given = column.astype("category").cat
+    names = [str(name) for name in given.categories if name != ""]
+    of_code = np.array([names.index(name) if name in names else len(names) for name in given.categories] + [len(names)])
+    return pd.Categorical.from_codes(of_code[given.codes.to_numpy()[rows]], [*names, ""])
 
 
 def measured_latencies(graph: ExecutionGraph) -> tuple[np.ndarray, np.ndarray]:
