@@ -1,5 +1,5 @@
 from .edits import memory_edits as memory_edits
-from .effects import effects_cached_in as effects_cached_in
+from .given import Variant as Variant
 from .measured_memory import OUTSIDE as OUTSIDE
 from .measured_memory import Measured as Measured
 from .measured_memory import Part as Part
@@ -9,4 +9,6 @@ from .measured_memory import measured_peaks as measured_peaks
 from .planned import most_reserved_bytes as most_reserved_bytes
 from .planned import planned_peak as planned_peak
 from .planned import planned_timeline as planned_timeline
+from .recorded import AS_RECORDED as AS_RECORDED
+from .recorded import cached_peaks as cached_peaks
 from .recorded import peak_memory as peak_memory

@@ -8,15 +8,22 @@ others     |== activations grow =====|===== and shrink =====|         lifetimes.
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
+from importlib.metadata import version
 from math import prod
+from pathlib import Path
 
+import msgspec
 import numpy as np
 
-from gnnperf.core import require
+from gnnperf.core import InputError, require, write_bytes
 from gnnperf.graph import RankEvents, rank_events
+from gnnperf.memory.effects import effects_cached_in
 from gnnperf.memory.given import Variant
 from gnnperf.memory.lifetimes import Lifetimes
 from gnnperf.memory.measured_memory import Part, PeakMemory, Timeline
@@ -218,6 +225,42 @@ def peak_memory(
             followed[key] = _rank_peak(events, batches_held, step, variant, key[1])
         result.append(replace(followed[key], rank=table.meta.rank))
     return tuple(result)
+
+
+def cached_peaks(
+    read: Callable[[], RunTrace], folder: Path | None, fingerprint: str, *, batches_held: int, step: str,
+    variant: Variant = AS_RECORDED, on_gpu: bool | None = None,
+) -> tuple[PeakMemory, ...] | None:  # fmt: skip
+    """`peak_memory`, kept in a folder from one prediction of a trace to the next; None: the trace has no shapes.
+
+    Args:
+        read: reads the trace, where the folder lacks the result.
+        folder: None keeps nothing.
+        fingerprint: of the trace and of the code that reads it.
+        batches_held: of `peak_memory`, and so are the others.
+        step: name of its mark.
+        variant: the program.
+        on_gpu: where.
+    """
+    key = f"{_code_hash()} {fingerprint} {batches_held} {step} {variant} {on_gpu}"
+    path = None if folder is None else folder / f"peaks-{hashlib.sha256(key.encode()).hexdigest()[:24]}.json"
+    if path is not None:
+        with suppress(OSError, msgspec.DecodeError):  # none yet, or damaged: they are computed again
+            return msgspec.json.decode(path.read_bytes(), type=tuple[PeakMemory, ...] | None)
+    run, result = read(), None
+    if all(table.meta.has_shapes for table in run.tables):
+        with effects_cached_in(folder):
+            result = peak_memory(run, batches_held=batches_held, step=step, variant=variant, on_gpu=on_gpu)
+    if path is not None:
+        with suppress(OSError, InputError):  # the graph, which goes to the same folder, warns
+            write_bytes(path, msgspec.json.encode(result))
+    return result
+
+
+@cache
+def _code_hash() -> str:
+    sources = "".join(path.read_text(encoding="utf-8") for path in sorted(Path(__file__).parent.glob("*.py")))
+    return hashlib.sha256(f"{version('torch')}{sources}".encode()).hexdigest()
 
 
 def _rank_peak(events: RankEvents, batches_held: int, name: str | None, variant: Variant, on_gpu: bool) -> PeakMemory:

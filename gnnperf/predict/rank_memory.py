@@ -15,11 +15,11 @@ from gnnperf.hardware import DeviceSpec
 from gnnperf.predict.request import Mode, Request
 from gnnperf.predict.step_prediction import RankMemory, StepPrediction
 from gnnperf.predict.target import GENERIC_GPU, choose_target
-from gnnperf.trace import RunTrace
+from gnnperf.trace import RunTrace, run_card
 
 if TYPE_CHECKING:
     from gnnperf.generate import Plan, RankTensors
-    from gnnperf.memory import PeakMemory
+    from gnnperf.memory import PeakMemory, Variant
     from gnnperf.whatif import Edit
 
 NO_SHAPES = "Peak memory is unknown: the trace has no shapes of arguments (record_shapes=True)."
@@ -36,7 +36,11 @@ def with_memory(estimate: StepPrediction, request: Request) -> StepPrediction:
     if request.mode is not Mode.replay:
         target = choose_target(graph, request.device_spec(), request.cluster_spec(), from_trace=True)
         device = target.cluster.device
-    return _planned(estimate, request, device) if request.plan else _traced(estimate, request, device)
+    if request.plan:
+        return _planned(estimate, request, device)
+    result = _traced(estimate, request, device)
+    load_run.cache_clear()  # nothing else needs it
+    return result
 
 
 def _capacity(device: DeviceSpec | None) -> float | None:
@@ -108,31 +112,42 @@ def _peak(tensors: RankTensors, estimate: StepPrediction) -> PeakMemory:
 
 
 def _traced(estimate: StepPrediction, request: Request, device: DeviceSpec | None) -> StepPrediction:
-    fingerprint = estimate.prediction.graph.fingerprint
-    run = load_run((Path(str(request.trace)),), request.recording, request.chosen, fingerprint)
-    load_run.cache_clear()  # nothing else needs it
-    if not all(table.meta.has_shapes for table in run.tables):
-        return replace(estimate, notes=(*estimate.notes, NO_SHAPES))
-    from gnnperf.memory import effects_cached_in, measured_peaks, peak_memory
+    from gnnperf.memory import measured_peaks
 
     same = device is None or not request.hardware or device.name == estimate.traced_hardware
     same |= estimate.measured_step_time_us is not None
     on_gpu = None if same or device is None else device.kind == "gpu"
-    measured = measured_peaks(run.card) if same else {}
-    with effects_cached_in(request.cache_folder):
-        peaks = peak_memory(run, batches_held=request.batches_held, step=estimate.label.name, on_gpu=on_gpu)
+    peaks = _peaks(estimate, request, on_gpu)
+    if peaks is None:
+        return replace(estimate, notes=(*estimate.notes, NO_SHAPES))
+    measured = measured_peaks(run_card(Path(str(request.trace)))) if same else {}
     result = tuple(RankMemory(peak, measured.get(peak.rank), _capacity(device)) for peak in peaks)
     sentences = [] if same or device is None else [OTHER_DEVICE.format(device.name)]
     if measured and estimate.measurements is not None and len(set(estimate.measurements.shapes.values())) > 1:
         sentences.append(OTHER_SHAPES)
     given = replace(estimate, peak_memory=result, notes=(*estimate.notes, *sentences))
-    return given if given.whatif is None else _edited(given, request, run, device, on_gpu)
+    return given if given.whatif is None else _edited(given, request, device, on_gpu)
+
+
+def _peaks(
+    estimate: StepPrediction, request: Request, on_gpu: bool | None, variant: Variant | None = None
+) -> tuple[PeakMemory, ...] | None:
+    """Of the traced ranks, as recorded or of a known change; None: the trace has no shapes."""
+    from gnnperf.memory import AS_RECORDED, cached_peaks
+
+    fingerprint = estimate.prediction.graph.fingerprint
+
+    def read() -> RunTrace:
+        return load_run((Path(str(request.trace)),), request.recording, request.chosen, fingerprint)
+
+    return cached_peaks(read, request.cache_folder, fingerprint, batches_held=request.batches_held, on_gpu=on_gpu,
+                        step=estimate.label.name, variant=variant or AS_RECORDED)  # fmt: skip
 
 
 def _edited(
-    estimate: StepPrediction, request: Request, run: RunTrace, device: DeviceSpec | None, on_gpu: bool | None
+    estimate: StepPrediction, request: Request, device: DeviceSpec | None, on_gpu: bool | None
 ) -> StepPrediction:
-    from gnnperf.memory import effects_cached_in, memory_edits, peak_memory
+    from gnnperf.memory import memory_edits
     from gnnperf.predict.whatif import written
 
     runs_on_gpu = estimate.prediction.graph.runs_on_gpu if on_gpu is None else on_gpu
@@ -142,9 +157,7 @@ def _edited(
     estimate = replace(estimate, notes=(*(f"What if: not known is {one}." for one in unknown), *estimate.notes))
     if edits.variant is None:
         return estimate
-    with effects_cached_in(request.cache_folder):
-        peaks = peak_memory(run, batches_held=request.batches_held, step=estimate.label.name, variant=edits.variant,
-                            on_gpu=on_gpu)  # fmt: skip
+    peaks = _peaks(estimate, request, on_gpu, edits.variant) or ()
     result = tuple(RankMemory(peak, None, _capacity(device)) for peak in peaks)
     assert estimate.whatif is not None, "chosen so"
     whatif = replace(estimate.whatif, prediction=replace(estimate.whatif.prediction, peak_memory=result))

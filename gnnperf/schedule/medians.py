@@ -84,12 +84,13 @@ def _edge_keys(graph: ExecutionGraph, rows: np.ndarray) -> pd.DataFrame:
     return pd.DataFrame({name: _named(column, at) for name, (column, at) in of.items()})
 
 
-def _named(column: pd.Series, rows: np.ndarray) -> pd.Categorical:
+def _named(column: pd.Series, rows: np.ndarray) -> pd.Categorical[str]:
     """[len(rows)] with "" for what is missing; without a text per row, of which there are millions."""
     given = column.astype("category").cat
     names = [str(name) for name in given.categories if name != ""]
     of_code = np.array([names.index(name) if name in names else len(names) for name in given.categories] + [len(names)])
-    return pd.Categorical.from_codes(of_code[given.codes.to_numpy()[rows]], [*names, ""])
+    codes: np.ndarray = of_code[given.codes.to_numpy()[rows]]
+    return pd.Categorical.from_codes(codes, pd.Index([*names, ""]))
 
 
 def measured_latencies(graph: ExecutionGraph) -> tuple[np.ndarray, np.ndarray]:

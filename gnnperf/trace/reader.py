@@ -312,7 +312,7 @@ def _unused(result: _Result, tables: Sequence[TraceTable]) -> list[str]:
 
 def run_card(path: Path) -> dict[str, object] | None:
     """The recorder's card of the run of a trace file or folder, without what outputs may not show; None: no card."""
-    return _card((path,))
+    return _card((_imported(path),))
 
 
 def _card(paths: Sequence[Path]) -> dict[str, object] | None:

@@ -10,13 +10,13 @@ from torch import nn
 
 from gnnperf.core.errors import InputError
 from gnnperf.generate import captured_run
-from gnnperf.graph import build_graph
-from gnnperf.memory import Part, recorded
+from gnnperf.graph import RankEvents, build_graph
+from gnnperf.memory import Part, PeakMemory, recorded
 from gnnperf.memory.edits import Autocast, memory_edits
 from gnnperf.memory.measured_memory import Measured, measured_peaks
-from gnnperf.memory.recorded import peak_memory
-from gnnperf.memory.step_calls import step_calls
-from gnnperf.trace import read_run
+from gnnperf.memory.recorded import cached_peaks, peak_memory
+from gnnperf.memory.step_calls import StepCalls, step_calls
+from gnnperf.trace import RunTrace, read_run
 from gnnperf.trace.table import DeviceInfo
 from gnnperf.whatif import ChangeDtype, Edit, ScaleBatch
 
@@ -69,11 +69,38 @@ def test_ranks_of_equal_ops_are_followed_once_and_others_each(monkeypatch: pytes
     shorter = later.assign(input_dims=later["input_dims"].cat.rename_categories(lambda dims: dims.replace("16", "8")))
     tables = [replace(first, events=events, meta=replace(first.meta, rank=rank))
               for rank, events in enumerate((first.events, later, shorter))]  # fmt: skip
-    monkeypatch.setattr(recorded, "step_calls", lambda *given: followed.append(given[0].rank) or step_calls(*given))
+
+    def follow(events: RankEvents, step: str | None) -> StepCalls:
+        followed.append(events.rank)
+        return step_calls(events, step)
+
+    monkeypatch.setattr(recorded, "step_calls", follow)
     peaks = peak_memory(replace(run, tables=tuple(tables)))
     assert followed == [0, 2]
     assert [peak.rank for peak in peaks] == [0, 1, 2]
     assert peaks[0].peak_bytes == peaks[1].peak_bytes > peaks[2].peak_bytes
+
+
+def test_cached_peaks_are_those_of_the_trace_and_a_damaged_file_is_made_anew(tmp_path: Path) -> None:
+    run, read = captured_run(perceptron, 1), []
+
+    def reader() -> RunTrace:
+        read.append(1)
+        return run
+
+    def peaks(step: str = "", held: int = 1) -> tuple[PeakMemory, ...] | None:
+        return cached_peaks(reader, tmp_path, "a", batches_held=held, step=step)
+
+    first = peaks()
+    assert (peaks(), read) == (first, [1])
+    assert first is not None
+    assert (first[0].peak_bytes, first[0].timeline) == (peak_memory(run)[0].peak_bytes, peak_memory(run)[0].timeline)
+    (file,) = tmp_path.glob("peaks-*.json")
+    file.write_bytes(file.read_bytes()[:-9])
+    assert (peaks(), read) == (first, [1, 1])
+    assert peaks(held=2) != first
+    no_shapes = replace(run.tables[0], meta=replace(run.tables[0].meta, has_shapes=False))
+    assert cached_peaks(lambda: replace(run, tables=(no_shapes,)), None, "b", batches_held=1, step="") is None
 
 
 # Train runs of split `run`, which the rules were written on; one per program and kind of parallelism.
