@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from gnnperf.trace.columns import categorical, coded
 from gnnperf.trace.kineto import CommArgs
 from gnnperf.trace.metadata import ranks_text
@@ -70,8 +72,9 @@ def name_groups(tables: Sequence[TraceTable], groups: Mapping[int, Sequence[Grou
     result = []
     for table in tables:
         events, own = table.events, set(groups.get(table.meta.rank, ()))
-        name, kind = events["name"].astype("str"), events["collective"]
-        of_gloo = name.str.startswith("gloo:") & kind.notna() & ~kind.isin(POINT_TO_POINT) & events["group"].isna()
+        name, kind = events["name"].cat, events["collective"]
+        is_gloo = np.array([*(text.startswith("gloo:") for text in name.categories), False])[name.codes]
+        of_gloo = is_gloo & kind.notna() & ~kind.isin(POINT_TO_POINT) & events["group"].isna()
         if len(own) == 1 and of_gloo.any():
             (ranks,), stated = own, events["group"].astype(object)
             group = stated.where(stated.notna(), None).mask(of_gloo, ranks_text(ranks))

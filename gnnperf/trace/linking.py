@@ -180,7 +180,7 @@ def repeated_ids(table: Assembled) -> list[str]:
         "launches repeat the correlation id": table.columns["correlation"][launches],
         "CPU ops repeat the id": table.columns["external_id"][table.is_kind(EventKind.CPU_OP)],
     }
-    counts = {what: len(ids[ids > 0]) - len(np.unique(ids[ids > 0])) for what, ids in named.items()}
+    counts = {what: int(pd.Index(ids[ids > 0]).duplicated().sum()) for what, ids in named.items()}
     return [f"{n} {what} of another: device work may be tied to the wrong op" for what, n in counts.items() if n]
 
 
