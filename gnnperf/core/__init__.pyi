@@ -16,6 +16,7 @@ from .errors import attempted as attempted
 from .errors import printable as printable
 from .errors import require as require
 from .errors import require_numbers as require_numbers
+from .errors import require_one as require_one
 from .errors import require_writable as require_writable
 from .files import replacing_folder as replacing_folder
 from .files import write_bytes as write_bytes
