@@ -17,10 +17,9 @@ from gnnperf.core.errors import InputError
 from gnnperf.core.schema import PREDICTION_COLUMNS
 from gnnperf.hardware import load_device
 from gnnperf.hardware.yaml_spec import device_from
-from gnnperf.report import check_output, write_report, write_tables
 from gnnperf.report.json_document import document
 from gnnperf.report.summary import nodes_table
-from gnnperf.report.write import FILES
+from gnnperf.report.write import FILES, check_output, write_report, write_tables
 from tests.predict.predictions import GEMM_1, toy_prediction
 from tests.trace import kineto_files as files
 
