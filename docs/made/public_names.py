@@ -14,6 +14,7 @@ REFERENCE = Path(__file__).resolve().parents[1] / "reference"
 PAGES = ("predict", "graph", "schedule", "analytic", "data", "models", "record", "schema")  # in the order of the site
 MEMBERS = re.compile(r"^::: (gnnperf[\w.]*)(?:\n    options:\n      members: \[([^\]]*)\])?$", re.MULTILINE)
 
+IMPORTS = re.compile(r"^ *from (gnnperf[\w.]*) import ([\w, ]+|\([^)]*\))$", re.MULTILINE)
 INTRODUCTION = """\
 # Public names
 
@@ -33,6 +34,14 @@ def public_names(page: str) -> Iterator[tuple[str, str]]:
             exported = getattr(importlib.import_module(package), name, None) is result
             text = f"`{'`, `'.join(result)}`" if isinstance(result, tuple) else summary(result)
             yield f"{package if exported else home}.{name}", text
+
+
+def imported_names() -> set[str]:
+    """The names of gnnperf that pages and examples import."""
+    root = REFERENCE.parents[1]
+    files = (*(root / "docs").rglob("*.md"), root / "README.md", *(root / "examples").glob("*.py"))
+    lines = [match for file in files for match in IMPORTS.findall(file.read_text(encoding="utf-8"))]
+    return {f"{module}.{name}" for module, names in lines for name in re.findall(r"\w+", names)}
 
 
 def name_page() -> str:
