@@ -97,9 +97,8 @@ def _missing(tables: Sequence[TraceTable]) -> list[str]:
     missing = sorted(set(range(min(world, 100_000))) - ranks)
     warnings = []
     if missing:
-        warnings.append(
-            f"{len(missing)} of {world} ranks are missing: {listed(missing)}; waits for them cannot be explained"
-        )
+        lacks = f"{len(missing)} of {world} ranks are missing: {listed(missing)}"
+        warnings.append(f"{lacks}; waits for them cannot be explained")
     if max(ranks) >= world:
         warnings.append(f"rank {max(ranks)} is not below the stated world size {world}")
     return warnings
