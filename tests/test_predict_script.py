@@ -135,8 +135,9 @@ def test_a_plan_that_no_one_ran(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["plan=gpt2_345m"], "hardware: a plan does not say which device it runs on"),
+        (["plan=gpt2_345m"], "hardware: a plan needs a device to run on"),
         (["plan=gpt2_345m", "trace={trace}", "hardware=t4"], "a trace is requested as well"),
+        (["trace={trace}", "verbose=true", "quiet=true"], "verbose: quiet is requested as well"),
         (["plan=gpt2_345m", "hardware=t4", "mode=replay"], "a plan has none"),
         (["plan=gpt3_345m", "hardware=t4"], "no plan named 'gpt3_345m'; did you mean gpt2_345m"),
         (["plan=resnet18", "hardware=t4", "plan.network.block=wide"], "plan.network.block: bad value 'wide'"),

@@ -11,11 +11,13 @@ from docs.made.columns import column_page
 from docs.made.commands import command_page
 from docs.made.configuration import configuration_page
 from docs.made.markdown import blocks
+from docs.made.public_names import name_page
 from docs.made.vocabulary import word_page
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = "docs"
 MADE: dict[str, Callable[[], str]] = {
+    "reference/index.md": name_page,
     "reference/configuration.md": configuration_page,
     "reference/columns.md": column_page,
     "reference/words.md": word_page,

@@ -21,13 +21,10 @@ from .embedding.batched_calls import BatchedTable as BatchedTable
 from .embedding.batched_calls import batched_work as batched_work
 from .embedding.batched_calls import stated as stated
 from .gemm.model import ITEM_BYTES as ITEM_BYTES
-from .graph_launches import launched_kernels as launched_kernels
 from .host_fit import SUM_FENCE as SUM_FENCE
 from .host_fit import fit_constants as fit_constants
 from .host_fit import fit_host_overheads as fit_host_overheads
 from .host_fit import fit_lags as fit_lags
-from .host_fit import overhead_keys as overhead_keys
-from .host_fit import overhead_us as overhead_us
 from .kernels.call import UNRECORDED_DTYPE as UNRECORDED_DTYPE
 from .kernels.dispatch import has_forms as has_forms
 from .kernels.nodes import node_bounds as node_bounds

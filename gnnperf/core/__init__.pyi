@@ -16,12 +16,12 @@ from .errors import attempted as attempted
 from .errors import printable as printable
 from .errors import require as require
 from .errors import require_numbers as require_numbers
+from .errors import require_one as require_one
 from .errors import require_writable as require_writable
 from .files import replacing_folder as replacing_folder
 from .files import write_bytes as write_bytes
 from .files import write_text as write_text
 from .loops import compiled as compiled
-from .plugins import RESEARCH as RESEARCH
 from .plugins import load_plugin as load_plugin
 from .plugins import plugin_names as plugin_names
 from .progress import bars_on_terminal as bars_on_terminal
@@ -35,7 +35,6 @@ from .schema.parquet import read_parquet as read_parquet
 from .schema.ranges import LogHigh as LogHigh
 from .schema.ranges import LogLow as LogLow
 from .schema.ranges import NotNegative as NotNegative
-from .schema.ranges import Positive as Positive
 from .schema.ranges import Share as Share
 from .schema.ranges import Unbounded as Unbounded
 from .schema.ranges import checked as checked

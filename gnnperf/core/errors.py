@@ -51,7 +51,15 @@ class InputError(ValueError):
 def require(ok: bool, key: str, result: object, allowed: str) -> None:
     """Refuse a setting unless `ok`; the message names the key, the value and what is allowed."""
     if not ok:
-        raise InputError(f"bad value {result!r}", where=key, allowed=allowed)
+        raise InputError("no value is set" if result is None else f"bad value {result!r}", where=key, allowed=allowed)
+
+
+def require_one(where: str, **settings: object) -> None:
+    """Refuse settings of which not exactly one is given; None is not given."""
+    given = [name for name, value in settings.items() if value is not None]
+    if len(given) != 1:
+        what = f"{' and '.join(given)} are both given" if given else "no value is set"
+        raise InputError(what, where=where, allowed=f"one of {', '.join(settings)}")
 
 
 def require_numbers(raw: object, where: str, least: float = 1e-9, most: float = 1e12) -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.segment import Segment
 
 
+PIPE_WIDTH = 120  # characters
 MAX_MESSAGE = 16_000  # characters of a refusal, which may quote a value
 
 
@@ -43,7 +44,12 @@ def complain(program: str, error: object) -> None:
 
 
 def console(width: int | None = None, *, stderr: bool = False, quiet: bool = False) -> Console:
-    """A console of rich that takes no text as markup and shows every text as `visible` does."""
+    """A console of rich that takes no text as markup and shows every text as `visible` does.
+
+    Without a terminal and COLUMNS its lines have PIPE_WIDTH characters.
+    """
+    if width is None and not (stderr or sys.stdout.isatty() or "COLUMNS" in os.environ):
+        width = PIPE_WIDTH
     return _console_class()(width=width, stderr=stderr, quiet=quiet, markup=False, highlight=False, emoji=False)
 
 

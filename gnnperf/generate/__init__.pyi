@@ -1,4 +1,3 @@
-from .capturing.api import captured_run as captured_run
 from .families import Plan as Plan
 from .families import build_graph_of as build_graph_of
 from .families import drawn_graphs as drawn_graphs
@@ -69,7 +68,6 @@ from .transformer.pass_work import item_table as item_table
 from .transformer.pass_work import run_us as run_us
 from .transformer.pass_work import side_lane as side_lane
 from .transformer.passes import Order as Order
-from .transformer.passes import PassKind as PassKind
 from .transformer.passes import Pipeline as Pipeline
 from .transformer.passes import Steps as Steps
 from .transformer.passes import steps as steps
@@ -86,5 +84,4 @@ from .uses import HeldFor as HeldFor
 from .uses import Hold as Hold
 from .uses import Pair as Pair
 from .uses import RankTensors as RankTensors
-from .uses import Use as Use
 from .work import StepWork as StepWork

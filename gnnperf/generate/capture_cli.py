@@ -85,7 +85,7 @@ def _capture(args: argparse.Namespace) -> None:
 
     files.refuse_foreign(args.out, storage.FILES)  # before minutes of work
     build = function_of(args.script, args.function, args.arguments)
-    from gnnperf.generate import captured_run  # it loads torch
+    from gnnperf.generate.capturing.api import captured_run  # it loads torch
     from gnnperf.graph import build_graph
 
     run = captured_run(build, args.ranks, args.script.stem, args.only, args.steps)

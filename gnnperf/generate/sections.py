@@ -32,7 +32,8 @@ def keys_in(raw: object, allowed: Sequence[str], where: str, *, needed: Sequence
                              remedy=f"did you mean {near}?" if near else "")  # fmt: skip
     missing = [key for key in needed if key not in raw]
     if missing:
-        raise InputError(f"{_some(missing)} {'is' if len(missing) == 1 else 'are'} required", where=where)
+        raise InputError(f"{_some(missing)} {'is' if len(missing) == 1 else 'are'} required", where=where,
+                         allowed=f"the keys {_some(allowed)}")  # fmt: skip
     return raw
 
 

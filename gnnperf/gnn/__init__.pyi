@@ -15,7 +15,6 @@ from .data.recordings import processors_of as processors_of
 from .data.runs import RunGraph as RunGraph
 from .data.runs import node_kinds as node_kinds
 from .data.runs import run_of as run_of
-from .data.runs import typical as typical
 from .data.source import aligned_us as aligned_us
 from .data.speed_factors import SpeedFactors as SpeedFactors
 from .data.splits import drawn_axis as drawn_axis
@@ -51,7 +50,6 @@ from .settings import ModelConfig as ModelConfig
 from .training.config import NAME as NAME
 from .training.config import LearnerConfig as LearnerConfig
 from .training.config import LearnerKind as LearnerKind
-from .training.config import OptimConfig as OptimConfig
 from .training.config import TrainConfig as TrainConfig
 from .training.evaluate import evaluate as evaluate
 from .training.evaluate import isolated_prediction as isolated_prediction

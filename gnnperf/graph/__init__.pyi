@@ -4,7 +4,6 @@ from .build import INTRA as INTRA
 from .build import add_hardware as add_hardware
 from .build import build_graph as build_graph
 from .build import measured_end_us as measured_end_us
-from .build import measured_lags as measured_lags
 from .cost.matmul import SPARSE_MATMUL_FORMULAS as SPARSE_MATMUL_FORMULAS
 from .cost.op_call import DTYPE_BYTES as DTYPE_BYTES
 from .cost.op_call import PROFILER_DTYPES as PROFILER_DTYPES
@@ -30,9 +29,6 @@ from .execution_graph import StepLabel as StepLabel
 from .execution_graph import TableCounts as TableCounts
 from .execution_graph import lookups_held as lookups_held
 from .execution_graph import take as take
-from .measured_classes import CLASS_LEVELS as CLASS_LEVELS
-from .measured_classes import kernel_family as kernel_family
-from .measured_classes import kernel_tokens as kernel_tokens
 from .measured_classes import measured_families as measured_families
 from .measured_classes import measurement_classes as measurement_classes
 from .op_costs import sparse_sum_cost as sparse_sum_cost
@@ -50,7 +46,6 @@ from .profiler_cost import TYPICAL_ON_CPU as TYPICAL_ON_CPU
 from .profiler_cost import TYPICAL_ON_GPU as TYPICAL_ON_GPU
 from .profiler_cost import ProfilerCost as ProfilerCost
 from .profiler_cost import cost_of_card as cost_of_card
-from .profiler_cost import node_cost_us as node_cost_us
 from .profiler_cost import pooled_cost as pooled_cost
 from .profiler_cost import profiler_us as profiler_us
 from .profiler_cost import without_profiler as without_profiler

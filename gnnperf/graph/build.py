@@ -369,13 +369,11 @@ def run_base_time_ns(run: RunTrace) -> int:
 
 
 def _warnings(windows: StepWindows, events: list[RankEvents]) -> tuple[str, ...]:
-    if windows.has_marks:
-        return ()
     marked = [str(e.rank) for e in events if step_marks(e)]
-    cause = "the trace has no ProfilerStep marks"
-    if marked:
-        cause = f"the ranks have no ProfilerStep mark in common (ranks with marks: {', '.join(marked)})"
-    return (f"{cause}: the whole window is treated as one step of kind 'window'",)
+    if windows.has_marks or not marked:  # `trace.checks` warns of a trace without marks
+        return ()
+    return (f"the ranks have no ProfilerStep mark in common (ranks with marks: {', '.join(marked)}): the whole window "
+            "is taken for one step",)  # fmt: skip
 
 
 # A graph of which nothing was measured: of a captured step.

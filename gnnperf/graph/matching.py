@@ -186,8 +186,7 @@ def match(parts: list[CommPart]) -> list[tuple[CommPart, ...]]:
     matched: list[tuple[CommPart, ...]] = []
     for by_rank in lanes.values():
         longest = max(len(sequence) for sequence in by_rank.values())
-        for from_tail in range(longest, 0, -1):
-            matched.append(tuple(s[-from_tail] for s in by_rank.values() if len(s) >= from_tail))
+        matched += [tuple(s[-i] for s in by_rank.values() if len(s) >= i) for i in range(longest, 0, -1)]
     return matched
 
 

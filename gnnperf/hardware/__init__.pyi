@@ -35,7 +35,6 @@ from .spec import HostSpec as HostSpec
 from .spec import LinkSpec as LinkSpec
 from .spec import Measured as Measured
 from .strict_yaml import INTERPOLATION as INTERPOLATION
-from .strict_yaml import parse_yaml as parse_yaml
 from .strict_yaml import read_yaml as read_yaml
 from .strict_yaml import yaml_text as yaml_text
 from .yaml_spec import CLUSTER_GROUP as CLUSTER_GROUP

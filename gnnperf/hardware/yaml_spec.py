@@ -64,7 +64,8 @@ def unknown_name(name: str, group: str, names: Sequence[str]) -> InputError:
         f"no {kind} named {name!r}" + (f"; did you mean {' or '.join(close)}?" if close else ""),
         where=str(conf_dir(group)),
         allowed=", ".join(names),
-        remedy=f"add {name}.yaml there in the form of the others, or give the path of a .yaml file of your own",
+        remedy=(f"add {name}.yaml there in the form of the others, or " if name.isidentifier() else "")
+        + "give the path of a .yaml file of your own",
     )
 
 

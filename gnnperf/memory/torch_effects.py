@@ -15,6 +15,7 @@ from typing import Any
 from warnings import catch_warnings
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from gnnperf.memory.effects import CannotTell, Effect, Result
 from gnnperf.memory.storages import Slot, TensorSlot
@@ -134,11 +135,7 @@ def _tensor(slot: TensorSlot) -> torch.Tensor:
 
 
 def _flat(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, list | tuple):
-        for part in value:
-            yield from _flat(part)
+    return (leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor))
 
 
 def _memory(tensor: torch.Tensor) -> int:

@@ -12,7 +12,6 @@ from .composition import entry_point as entry_point
 from .composition.entry import EntryConfig as EntryConfig
 from .coverage import check_covered as check_covered
 from .gnn import predictor_of as predictor_of
-from .measurements import TraceMeasurements as TraceMeasurements
 from .measurements import outlier_steps as outlier_steps
 from .measurements import step_us as step_us
 from .request import Mode as Mode
@@ -24,12 +23,7 @@ from .step_prediction import RankMemory as RankMemory
 from .step_prediction import StepPrediction as StepPrediction
 from .step_prediction import WhatIfPrediction as WhatIfPrediction
 from .step_prediction import WithoutProfiler as WithoutProfiler
-from .step_rates import peak_flops_per_s as peak_flops_per_s
 from .target import traced_name as traced_name
-from .throughput import PriceConfig as PriceConfig
-from .throughput import RunConfig as RunConfig
 from .throughput import Throughput as Throughput
-from .training import Trained as Trained
 from .training import train as train
-from .whatif import edit_settings as edit_settings
 from .whatif import parse_edit as parse_edit

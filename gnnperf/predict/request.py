@@ -222,7 +222,8 @@ def check(request: Request) -> None:
                              remedy="name a trace (trace=PATH), or a plan and a device (--plan, --gpu)")  # fmt: skip
         _check_file(Path(request.trace).exists(), request.trace, "the path")
     elif not request.hardware:
-        raise InputError("a plan does not say which device it runs on", where="hardware", remedy="pass hardware=NAME")
+        raise InputError("a plan needs a device to run on", where="hardware",
+                         remedy="pass --gpu NAME (predict.py: hardware=NAME)")  # fmt: skip
     if request.mode is Mode.gnn and request.checkpoint is None:
         raise InputError("mode=gnn needs a checkpoint", where="checkpoint", allowed="the path of a trained model",
                          remedy="train one with train.py and pass checkpoint=FILE, or use mode=hybrid or analytic",
@@ -254,6 +255,7 @@ def _contradictions(request: Request) -> Iterator[tuple[object, str, str, str]]:
     starts_from_trace = request.evidence in (TraceEvidence.trace, TraceEvidence.other_steps)
     bucket_bytes = request.bucket_bytes
     yield request.plan and request.trace is not None, "a trace is requested as well", "plan", ONE_OF
+    yield request.verbose and request.quiet, "quiet is requested as well", "verbose", "one of verbose and quiet"
     if mode is Mode.replay:
         yield request.plan, "mode=replay has measured latencies only, a plan has none", "plan", models
         yield request.whatif, "mode=replay has measured latencies only, edits need a model", "whatif", models

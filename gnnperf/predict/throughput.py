@@ -15,7 +15,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from gnnperf.core import InputError, require
+from gnnperf.core import InputError, require, require_one
 
 if TYPE_CHECKING:
     from gnnperf.generate import StepWork
@@ -44,11 +44,8 @@ class RunConfig:
         for name in ("tokens", "samples", "steps", "tokens_per_step", "samples_per_step"):
             value = getattr(self, name)
             require(value is None or 0 < value < math.inf, f"run.{name}", value, "a number above 0")
-        given = [name for name in ("tokens", "samples", "steps") if getattr(self, name) is not None]
-        if len(given) > 1:
-            raise InputError(
-                f"{' and '.join(given)} are both given", where="run", allowed="one of tokens, samples, steps"
-            )
+        if any(each is not None for each in (self.tokens, self.samples, self.steps)):
+            require_one("run", tokens=self.tokens, samples=self.samples, steps=self.steps)
 
     def completed(self, work: StepWork) -> StepWork:
         """The work of a step, with what the user states where it is unknown."""

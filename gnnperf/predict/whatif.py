@@ -44,8 +44,7 @@ from gnnperf.whatif import (
 
 KEY = "whatif"
 EXAMPLE = "whatif=[{latency:{op:aten::mm,factor:0.5}},{straggler:{rank:1,factor:1.3}}]"
-
-
+ROUTING = "state the program as a plan, as in --plan mixtral_8x7b --set plan.experts.skew=1.2"
 EDITS: Mapping[str, type] = {
     "latency": OpLatency,
     "straggler": Straggler,
@@ -141,6 +140,8 @@ def _edit(entry: Any, where: str) -> Edit:
 
 
 def _unknown(name: str, where: str) -> InputError:
+    if name == "routing":
+        return InputError("a trace does not state which ops belong to experts", where=where, remedy=ROUTING)
     near = difflib.get_close_matches(name, EDITS, n=1, cutoff=0.4)
     remedy = f"did you mean {near[0]!r}?" if near else ""
     return InputError(f"unknown edit {name!r}", where=where, allowed=", ".join(EDITS), remedy=remedy)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from gnnperf.report import text
 from gnnperf.report.summary import top_ops
 from gnnperf.report.throughput import alternative_heads, alternative_rows, throughput_lines
 
-PIPE_WIDTH = 120  # characters, where there is no terminal to ask
 NUM_NAMES = 2  # first columns of the table of devices, which hold no number
 NUM_UNCOVERED = 10  # ops listed by name; prediction.json has all of them
 
@@ -37,7 +35,7 @@ def print_summary(
 
 def show(drawn: RenderableType, onto: Console | None = None) -> None:
     """Print; into a file or a pipe, a sentence stays one line, so that it can be searched for."""
-    onto = onto or console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
+    onto = onto or console()
     onto.print(drawn, soft_wrap=not onto.is_terminal)
 
 

@@ -17,7 +17,7 @@ from gnnperf.hardware import CLUSTER_GROUP, DEVICE_GROUP, PLAN_GROUP
 from gnnperf.predict import Request, StepPrediction, WhatIfPrediction, check, check_covered, composed
 from gnnperf.predict import predict as estimate_of
 from gnnperf.report.compare.text import read_threshold
-from gnnperf.report.console import PIPE_WIDTH, summary
+from gnnperf.report.console import summary
 from gnnperf.report.page.markup import asset
 from gnnperf.report.page.ops import OF_TYPE, OTHER
 from gnnperf.report.summary import nodes_table
@@ -85,7 +85,7 @@ class Estimate:
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the console's summary. Names come from strangers' traces; rich escapes them."""
-        drawn = Console(record=True, file=io.StringIO(), width=PIPE_WIDTH)
+        drawn = Console(record=True, file=io.StringIO(), width=120)
         drawn.print(summary(self.step), soft_wrap=True)
         colors = dict(re.findall(r"--(\w+): light-dark\((#\w+),", asset("report.css")))
         parts = "".join(

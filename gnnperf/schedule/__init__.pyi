@@ -8,7 +8,6 @@ from .longest_path import Schedule as Schedule
 from .longest_path import schedule as schedule
 from .longest_path import timed_edges as timed_edges
 from .longest_path import topological_order as topological_order
-from .medians import ClassMedians as ClassMedians
 from .medians import fit_medians as fit_medians
 from .medians import measured_latencies as measured_latencies
 from .replay import ReplayResult as ReplayResult

@@ -41,6 +41,7 @@ from gnnperf.generate import (
 from gnnperf.hardware import ClusterSpec, default_cluster, load_cluster, load_device, spread, yaml_text
 
 RESERVE_SHARE = 0.15  # of a device's memory for activations and libraries: torchrec's storage reservation by default
+US = 1e6
 GRADIENT_AND_BUCKET = 2  # float32 copies next to a replicated parameter
 
 
@@ -162,11 +163,16 @@ def _kernels(problem: Problem, part: Part) -> Iterable[Op]:
     yield batched_op(UPDATE, (batched_table(part, plan, update=True),), Phase.BACKWARD)
 
 
+def host_us(cluster: ClusterSpec, moved_bytes: np.ndarray) -> np.ndarray:
+    """[n] us in which rows that lie with the host cross its link once."""
+    return moved_bytes / cluster.host_link.sustained_bytes_per_s * US
+
+
 def _load(problem: Problem, part: Part, us: np.ndarray, dense_us: float) -> Load:
     arrange_us, look_up_us, sort_us, update_us = us.tolist()
     stays, copied = part.travel is Travel.STAYS, part.travel is Travel.STAYS and problem.ranks > 1
-    both = (part.host_bytes(problem.plan.batch, problem.ranks, way) for way in (None, problem.plan.model.optimizer))
-    read_us, updated_us = (moved / problem.cluster.host_link.sustained_bytes_per_s * 1e6 for moved in both)
+    both = [part.host_bytes(problem.plan.batch, problem.ranks, way) for way in (None, problem.plan.model.optimizer)]
+    read_us, updated_us = host_us(problem.cluster, np.array(both))
     per_rank = np.array([
         0.0 if stays else arrange_us,
         look_up_us + read_us,

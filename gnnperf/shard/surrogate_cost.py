@@ -39,6 +39,7 @@ from gnnperf.shard.problem import (
     REPLICATED,
     SUMMED,
     UPDATED,
+    US,
     Load,
     Loads,
     Problem,
@@ -48,7 +49,6 @@ from gnnperf.shard.problem import (
 
 KINDS = ("all_to_all", "reduce_scatter", "all_gather", "all_reduce")
 SMALLEST_BYTES, LARGEST_BYTES, SIZES = 1.0, 1e13, 400  # messages that are priced; others lie between them
-US = 1e6
 Value = tuple[float, float]  # step in us (infinite: does not fit), then how unevenly ranks are loaded
 
 

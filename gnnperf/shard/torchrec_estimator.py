@@ -21,8 +21,8 @@ from gnnperf.analytic import LAUNCHES, LOOK_UP, UPDATE, BatchedTable
 from gnnperf.core import InputError, Phase, require
 from gnnperf.generate import FLOAT_BYTES, STATES, Optimizer, batched_op, moves, radix_sort_bytes
 from gnnperf.hardware import default_cluster, load_cluster, load_device, spread
-from gnnperf.shard.problem import kernels_us
-from gnnperf.shard.surrogate_cost import US, collectives_us
+from gnnperf.shard.problem import host_us, kernels_us
+from gnnperf.shard.surrogate_cost import collectives_us
 
 SUMMED, COPIED = "row_wise", "data_parallel"
 DIVIDED = (SUMMED, "table_row_wise", "grid_shard")  # a shard has a part of the rows, and of the lookups
@@ -114,8 +114,8 @@ class AnalyticShardEstimator:
         us = kernels_us(self._cluster, items).reshape(-1, 3) - launches * self._cluster.device.launch_floor_us
         look_up, sort, update = us.T  # [n] each
         crossing = [e.host_share * e.table.lookups * e.table.dim * FLOAT_BYTES for e in requested]
-        host_us = np.array(crossing) / self._cluster.host_link.sustained_bytes_per_s * US
-        return look_up + host_us, sort + update + 2.0 * host_us  # a row is read and written by its update
+        crossing_us = host_us(self._cluster, np.array(crossing))
+        return look_up + crossing_us, sort + update + 2.0 * crossing_us  # a row is read and written by its update
 
     def _collectives_us(self, requested: Sequence[_Requested]) -> tuple[np.ndarray, np.ndarray]:
         """[n] us that the vectors add forward, and their gradients backward."""

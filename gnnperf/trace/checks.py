@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 
@@ -63,10 +63,10 @@ def one_recording(tables: Sequence[TraceTable], number: int | None, where: str) 
     chosen = 1 if number is None and count == 1 else number
     if chosen is None or not 1 <= chosen <= count:
         what = f"holds {count} recordings" if number is None else f"has no recording {number}"
-        listed = "; ".join(f"{i}: {_listed(one)}" for i, one in enumerate(recordings[:LISTED_RECORDINGS], 1))
+        allowed = "; ".join(f"{i}: {_listed(one)}" for i, one in enumerate(recordings[:LISTED_RECORDINGS], 1))
         if count > LISTED_RECORDINGS:
-            listed += f"; later ones up to {count}"
-        raise InputError(f"{what}: {listed}", where=where, allowed="one recording",
+            allowed += f"; later ones up to {count}"
+        raise InputError(what, where=where, allowed=allowed,
                          remedy="choose one by --run NUMBER (predict.py: recording=NUMBER)")  # fmt: skip
     return recordings[chosen - 1]
 
@@ -77,11 +77,16 @@ def _window(table: TraceTable) -> tuple[int, int]:
     return begin, begin + int((events["start_ns"] + events["duration_ns"]).max()) if len(events) else begin
 
 
+def listed(numbers: Collection[int]) -> str:
+    """The first numbers, in order."""
+    return ", ".join(map(str, sorted(numbers)[:MAX_LISTED])) + (", ..." if len(numbers) > MAX_LISTED else "")
+
+
 def _listed(tables: Sequence[TraceTable]) -> str:
     """When a recording begins, and its files."""
     names = tables[0].meta.source_file + (", ..." if len(tables) > 1 else "")
     begin = datetime.fromtimestamp(min(t.meta.base_time_ns for t in tables) // 10**9, UTC)
-    return f"{begin:%Y-%m-%d %H:%M:%S} UTC ({len(tables)} ranks: {names})"
+    return f"{begin:%Y-%m-%d %H:%M:%S} UTC ({len(tables)} {'rank' if len(tables) == 1 else 'ranks'}: {names})"
 
 
 def _missing(tables: Sequence[TraceTable]) -> list[str]:
@@ -92,8 +97,8 @@ def _missing(tables: Sequence[TraceTable]) -> list[str]:
     missing = sorted(set(range(min(world, 100_000))) - ranks)
     warnings = []
     if missing:
-        listed = ", ".join(map(str, missing[:MAX_LISTED])) + (", ..." if len(missing) > MAX_LISTED else "")
-        warnings.append(f"{len(missing)} of {world} ranks are missing: {listed}; waits for them cannot be explained")
+        lacks = f"{len(missing)} of {world} ranks are missing: {listed(missing)}"
+        warnings.append(f"{lacks}; waits for them cannot be explained")
     if max(ranks) >= world:
         warnings.append(f"rank {max(ranks)} is not below the stated world size {world}")
     return warnings

@@ -13,7 +13,7 @@ import pandas as pd
 from gnnperf.core import InputError, printable, schema, task, untrusted
 from gnnperf.trace import execution_trace, kineto, linking
 from gnnperf.trace.assembly import Assembled, assemble, assemble_events
-from gnnperf.trace.checks import check_run, one_recording
+from gnnperf.trace.checks import check_run, listed, one_recording
 from gnnperf.trace.collectives import add_collectives
 from gnnperf.trace.columns import categorical
 from gnnperf.trace.event_names import file_name, run_name, with_public_names, without_private
@@ -50,7 +50,7 @@ def import_kineto(
     columns |= add_collectives(table, links, replace(distributed, rank=rank))
     events = pd.DataFrame({c.name: columns[c.name] for c in schema.EVENT_COLUMNS}, copy=False)
     dropped = [f"{count} {reason} were left out" for reason, count in sorted(table.dropped.items()) if count]
-    if rank_source == "assumed":
+    if rank_source == "assumed" and (distributed.world_size or 1) > 1:
         remarks = [f"neither the file nor its name states a rank; rank {rank} is assumed", *remarks]
     source_format = "kineto" if feeds is None else "execution_trace+kineto"
     source_format = source_format if source.database is None else "nsight_systems"
@@ -134,7 +134,7 @@ class _Result:
 
     kineto: list[str] = field(default_factory=list)  # paths, in order
     traces: list[tuple[int | None, ExecutionTrace]] = field(default_factory=list)
-    left_out: set[str] = field(default_factory=set)  # paths of Kineto files whose ranks are not chosen
+    left_out: dict[str, int] = field(default_factory=dict)  # Kineto files whose ranks are not chosen: path -> rank
     refused: list[InputError] = field(default_factory=list)
 
 
@@ -185,18 +185,21 @@ def _read_tables(
     with task("reading the trace", len(result.kineto), "files") as advance:
         for source in (s for s in _all_sources(others) if s.path in result.kineto and s.path not in result.left_out):
             table, distributed = _read_kineto(source, result, chosen.steps)
-            if not chosen.has_rank(table.meta.rank):
-                continue
             rank = table.meta.rank
+            if not chosen.has_rank(rank):
+                result.left_out[source.path] = rank
+                continue
             if folders.setdefault(rank, source.folder) != source.folder:  # named, so that the user can choose
                 first, second = folders[rank] or ".", source.folder or "."
                 raise InputError(f"holds several runs: {first!r}, {second!r} both have a rank {rank}", where=where,
                                  allowed="one run", remedy="give the folder of one run")  # fmt: skip
             tables.append(table)
-            groups[table.meta.rank] = tuple((distributed.group_ranks or {}).values())
+            groups[rank] = tuple((distributed.group_ranks or {}).values())
             advance(1.0)
     if not tables:
-        raise InputError("holds none of these ranks", where=where, remedy="see `gnnperf inspect`")
+        there = listed(set(result.left_out.values()))
+        raise InputError("holds none of these ranks", where=where, remedy="see `gnnperf inspect`",
+                         allowed=there and f"rank {there}")  # fmt: skip
     return tables, groups, _unused(result, tables)
 
 
@@ -240,7 +243,7 @@ def _first_look(paths: Sequence[Path], chosen: Selection) -> _Result:
                     stated = STATED_RANK.search(start)
                     rank = int(stated[1]) if stated else named
                     if rank is not None and not chosen.has_rank(rank):
-                        result.left_out.add(source.path)
+                        result.left_out[source.path] = rank
         except InputError as error:
             result.refused.append(error)
     return result

@@ -9,14 +9,13 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.core import EventKind, InputError, schema
-from gnnperf.trace.checks import step_rows
+from gnnperf.trace.checks import listed, step_rows
 from gnnperf.trace.packing import REFERENCES
 from gnnperf.trace.table import TraceTable
 
 MAX_NUMBER = 10**9
 RANKS = re.compile(r"\d{1,8}(?:-\d{1,8})?(?:,\d{1,8}(?:-\d{1,8})?)*")
 STEPS = re.compile(r"(\d{1,9})?(:)?(\d{1,9})?")
-MAX_LISTED = 16
 
 
 @dataclass(frozen=True)
@@ -49,10 +48,11 @@ def selection(ranks: object = None, steps: object = None) -> Selection:
         chosen_ranks = tuple(range(int(part[0]), int(part[-1]) + 1) for part in ends)
     if steps is not None:
         parts = STEPS.fullmatch(str(steps))
-        if parts is None or not (parts[1] or parts[3]) or (not parts[2] and parts[3]):
+        if parts and (parts[1] or parts[3]) and (parts[2] or not parts[3]):
+            first = int(parts[1] or 0)
+            chosen_steps = range(first, int(parts[3] or MAX_NUMBER) if parts[2] else first + 1)
+        if not chosen_steps:
             raise InputError(f"steps is {str(steps)!r}", allowed="a number, or first:end without the end, such as 3:6")
-        first = int(parts[1] or 0)
-        chosen_steps = range(first, int(parts[3] or MAX_NUMBER) if parts[2] else first + 1)
     return Selection(chosen_ranks, chosen_steps)
 
 
@@ -72,9 +72,9 @@ def in_steps(table: TraceTable, steps: range) -> TraceTable:
     events, numbers = table.events, step_numbers(table)
     marks = step_rows(table)[np.isin(numbers, np.arange(steps.start, min(steps.stop, numbers.max(initial=0) + 1)))]
     if not len(marks):
-        listed = ", ".join(map(str, sorted(set(numbers.tolist()))[:MAX_LISTED])) or "no step is marked"
-        raise InputError(f"holds no step {steps.start} to {steps.stop - 1}", where=table.meta.source_file,
-                         allowed=f"steps of the trace: {listed}")  # fmt: skip
+        last, there = f" to {steps.stop - 1}" if len(steps) > 1 else "", listed(set(numbers.tolist()))
+        raise InputError(f"holds no step {steps.start}{last}", where=table.meta.source_file,
+                         allowed=f"steps of the trace: {there or 'no step is marked'}")  # fmt: skip
     start, launch = events["start_ns"].to_numpy(), events["launch_event"].to_numpy()
     following = start[step_rows(table)]  # a step ends where the next begins
     following = following[following > start[marks].max()]

@@ -14,7 +14,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from gnnperf.core import InputError, NodeType, Phase, Relation, Segment, require
+from gnnperf.core import InputError, NodeType, Phase, Relation, Segment, require, require_one
 from gnnperf.graph import ExecutionGraph, consecutive, lane_keys
 from gnnperf.whatif.edit import ON_DEVICE, Edited, chosen, ends, is_type, latency_change, refusal, rewritten
 
@@ -32,8 +32,7 @@ class OpLatency:
     rank: int | None = None  # None all
 
     def __post_init__(self) -> None:
-        both = (self.factor, self.us)
-        require((self.factor is None) != (self.us is None), "factor, us of an op latency", both, "one of the two")
+        require_one("an op latency", factor=self.factor, us=self.us)
         value = self.factor if self.us is None else self.us
         require(value is not None and value >= 0, "factor or us of an op latency", value, "0 or more")
 
@@ -85,7 +84,11 @@ class Straggler:
         """Apply the edit."""
         nodes = (graph.nodes["rank"] == self.rank).to_numpy() & is_type(graph, *WORK_OF[self.work])
         if not nodes.any():
-            raise refusal(graph, f"no {self.work} work of rank {self.rank}", f"rank {', '.join(map(str, graph.ranks))}")
+            raise refusal(
+                graph,
+                f"no work ({self.work}) of rank {self.rank}",
+                f"rank {', '.join(map(str, graph.ranks))}",
+            )
         unknown = (f"whether rank {self.rank} also slows the transfers down that it takes part in",)
         return rewritten(graph, nodes, unknown, change=latency_change(nodes, self.factor))
 

@@ -14,7 +14,7 @@ from math import isnan
 import numpy as np
 import pandas as pd
 
-from gnnperf.core import InputError, NodeType, OpFamily, Phase, require
+from gnnperf.core import InputError, NodeType, OpFamily, Phase, require, require_one
 from gnnperf.generate import parse
 from gnnperf.graph import DTYPE_BYTES, ExecutionGraph
 from gnnperf.hardware import ClusterSpec
@@ -124,8 +124,7 @@ class CompressMessages:
     phase: str | None = None  # forward, backward, optimizer; None any
 
     def __post_init__(self) -> None:
-        one = (self.ratio is None) != (self.to is None)
-        require(one, "ratio, to of a compression", (self.ratio, self.to), "one of the two")
+        require_one("a compression", ratio=self.ratio, to=self.to)
         require(self.ratio is None or 0 < self.ratio <= 1, "ratio of a compression", self.ratio, "above 0, at most 1")
         require(self.to is None or self.to in FLOATING, "to of a compression", self.to, ", ".join(FLOATING))
         require(self.extra_bytes >= 0, "extra_bytes of a compression", self.extra_bytes, "0 or more")

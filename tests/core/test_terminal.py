@@ -51,6 +51,11 @@ def test_styles_still_reach_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: 
     assert capsys.readouterr().out == "\x1b[1m\\x1b[2Jname\x1b[0m\n"
 
 
+def test_lines_of_a_pipe_are_long_enough_for_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert console().width == 120  # standard output of tests is no terminal
+
+
 # --- a program whose output that cannot be written does its work, reports it once, and has an exit code of its own ----
 
 

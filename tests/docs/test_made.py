@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from docs.made.drawing import Arrow, Box, Drawing
 from docs.made.markdown import blocks
 from docs.made.pages import DOCS, ROOT
 from docs.made.pictures import PICTURES
+from docs.made.public_names import imported_names, name_page
 from docs.made.small_run import SmallRun, small_graph
 from docs.made.vocabulary import kinds, members, word_page
 from gnnperf.cli import MODULE_OF_COMMAND
@@ -51,6 +53,14 @@ class _Derived(_Base):
     """
 
     other: str | None = None
+
+
+def test_public_names_fit_one_page_and_are_all_that_pages_and_examples_import() -> None:
+    page = name_page()
+    listed = re.findall(r"^\| `(gnnperf\.[\w.]+)` \| \S", page, re.MULTILINE)
+    assert len(listed) == len(set(listed)) == int(page.split()[3]) <= 150
+    assert "| `gnnperf.graph.build_graph` | The execution graph of a run" in page
+    assert {"gnnperf.datasets.Evaluator"} < imported_names() <= set(listed)
 
 
 def test_docstrings_tell_fields_of_bases_too() -> None:

@@ -245,21 +245,15 @@ def test_three_ranks_where_one_receives_most() -> None:
 
 def test_even_parts_that_are_stated_are_the_even_message() -> None:
     assert exchanged_bytes(exchange([4, 4], [4, 4]), exchange([4, 4], [4, 4])) == 8 * 12
-
-
-def test_without_split_sizes_the_largest_sender_rules() -> None:
     assert exchanged_bytes(exchange([], []), exchange([], [])) == 0.0
-    plain = [exchange([5, 7], [5, 2]), exchange([2, 9], [7, 9])]
-    for events in plain:
-        events[2].columns["input_values"] = '["","","","[]","[]","True","-1"]'
-    assert exchanged_bytes(*plain) == 12 * 12
 
 
-@pytest.mark.parametrize("cut", ['["","","","[5, ...","[5, ...', '["","","","[5, 7, 1]","[5, 7]","True"]', "[]"])
-def test_a_list_that_was_cut_off_states_nothing(cut: str) -> None:
+@pytest.mark.parametrize("values", ['["","","","[]","[]","True","-1"]', '["","","","[5, ...","[5, ...',
+                                    '["","","","[5, 7, 1]","[5, 7]","True"]', "[]"])  # fmt: skip
+def test_without_split_sizes_or_with_a_cut_list_the_largest_sender_rules(values: str) -> None:
     ranks = [exchange([5, 7], [5, 2]), exchange([2, 9], [7, 9])]
     for events in ranks:
-        events[2].columns["input_values"] = cut
+        events[2].columns["input_values"] = values
     assert exchanged_bytes(*ranks) == 12 * 12
 
 

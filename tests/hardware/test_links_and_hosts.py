@@ -23,18 +23,6 @@ def test_a_path_is_as_slow_as_its_slowest_link_and_as_late_as_all() -> None:
 
 
 @pytest.mark.parametrize(
-    ("raw", "message"),
-    [
-        ({"path": []}, "at least one link"), ({"path": "nvlink1"}, "not a path of links"),
-        ({"path": [LINK], "latency_us": 1}, "not a path of links"), ({"path": ["nvlinc1"]}, "did you mean nvlink1"),
-    ],
-)  # fmt: skip
-def test_what_is_no_path_is_refused(raw: dict[str, object], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        link_from(raw, "test")
-
-
-@pytest.mark.parametrize(
     ("change", "result"),
     [
         ({"collectives": None}, None), ({"collectives": "perlmutter"}, "perlmutter"),
@@ -100,6 +88,10 @@ def test_a_shipped_link_changed_in_part() -> None:
     [
         ("infiniband_nrd", "no link named 'infiniband_nrd'; did you mean infiniband_ndr"),
         ({"link": "nvlink9"}, "no link named 'nvlink9'"),
+        ({"path": []}, "at least one link"),
+        ({"path": "nvlink1"}, "not a path of links"),
+        ({"path": [LINK], "latency_us": 1}, "not a path of links"),
+        ({"path": ["nvlinc1"]}, "did you mean nvlink1"),
         ({**LINK, "medium": "rope"}, "'rope' is not known.*nvlink"),
         ({**LINK, "in_network_reduction": "yes, please"}, "is not known.*True, False"),
         ({**LINK, "pair_bandwidth_bytes_per_s": 0}, "out of range"),

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from gnnperf.core.errors import InputError
-from gnnperf.generate import captured_run
+from gnnperf.generate.capturing.api import captured_run
 from gnnperf.graph import RankEvents, build_graph
 from gnnperf.memory import Part, PeakMemory, recorded
 from gnnperf.memory.edits import Autocast, memory_edits

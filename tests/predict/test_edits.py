@@ -85,7 +85,8 @@ def test_edits_of_hardware_waits_and_structure() -> None:
     [
         ({"stragler": {"rank": 1, "factor": 2}}, "whatif.0.: unknown edit 'stragler'.*did you mean 'straggler'"),
         ({"latency": {"op": "x", "factr": 2}}, "unknown key 'factr'.*did you mean 'factor'"),
-        ({"latency": {"factor": 2}}, "op is required"),
+        ({"routing": {"skew": 1.2}}, "which ops belong to experts. What to do: state the program as a plan"),
+        ({"latency": {"factor": 2}}, "op is required. Allowed: the keys op, factor, us"),
         ({"straggler": {"rank": 1.5, "factor": 2}}, "whatif.0..straggler.rank: bad value 1.5. Allowed: a whole number"),
         ({"straggler": {"rank": True, "factor": 2}}, "bad value True"),
         ({"straggler": {"rank": 1, "factor": -2}}, "factor of a straggler.*above 0"),

@@ -6,7 +6,7 @@ import pytest
 
 from gnnperf.core import InputError
 from gnnperf.generate import StepWork
-from gnnperf.predict import PriceConfig, RunConfig, Throughput
+from gnnperf.predict.throughput import PriceConfig, RunConfig, Throughput
 
 # A step of 2 s on 8 devices: 16 samples of 1,000 tokens, 8e15 model FLOPs, 10e15 with recomputation.
 STEP_US = 2e6

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gnnperf import cli
-from gnnperf.predict import edit_settings, parse_edit
+from gnnperf.predict.whatif import edit_settings, parse_edit
 from gnnperf.report.predict_cli import EXAMPLES, WHAT_IF_EXAMPLES
 
 RUN = "datasets/cpu-gloo/bert_l1_w256_s128_b8_x2_lo/1"

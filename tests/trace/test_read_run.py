@@ -126,7 +126,11 @@ def test_the_rank_is_taken_from_metadata_then_name_then_the_difference_of_names(
     assert [t.meta.rank for t in read_run(tmp_path).tables] == [4, 5]
     lone = read_run(tmp_path / "kineto_4.json")
     assert lone.tables[0].meta.rank_source == "assumed"
-    assert any("rank 0 is assumed" in w for w in lone.warnings)
+    assert not any("assumed" in w for w in lone.warnings)  # the only rank: which one does not matter
+    of_two = files.write(
+        tmp_path / "x" / "t.json", files.document(files.step_events(), None, distributedInfo={"world_size": 2})
+    )
+    assert any("rank 0 is assumed" in w for w in read_run(of_two).warnings)
 
 
 def test_missing_ranks_and_missing_steps_are_warnings(tmp_path: Path) -> None:
@@ -178,7 +182,7 @@ def test_two_recordings_of_each_rank_are_listed(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         read_run(tmp_path)
     text = str(caught.value)
-    assert "holds 2 recordings: 1: 2023-11-02 20:59:28 UTC (2 ranks: gpu7_4242.1698958768000000000.pt" in text
+    assert "holds 2 recordings. Allowed: 1: 2023-11-02 20:59:28 UTC (2 ranks: gpu7_4242.1698958768000000000.pt" in text
     assert "; 2: 2023-11-02 21:09:28 UTC (2 ranks: " in text
     assert "choose one by --run NUMBER" in text
 
@@ -204,5 +208,7 @@ def test_recordings_of_a_program_without_ranks_are_listed_too(tmp_path: Path) ->
 
 def test_a_recording_that_is_not_there(tmp_path: Path) -> None:
     files.write_ranks(tmp_path, 2)
-    with pytest.raises(InputError, match=r"has no recording 2: 1: 1970-01-01 00:00:00 UTC \(2 ranks: rank_0.json, "):
+    with pytest.raises(
+        InputError, match=r"has no recording 2. Allowed: 1: 1970-01-01 00:00:00 UTC \(2 ranks: rank_0.json, "
+    ):
         read_run(tmp_path, recording=2)

@@ -56,14 +56,19 @@ def test_ranks_of_files_and_of_saved_tables(tmp_path: Path, monkeypatch: pytest.
     assert [table.meta.rank for table in read_run(tmp_path / "saved", chosen=selection("1-2")).tables] == [2]
     with pytest.raises(InputError, match="holds none of these ranks"):
         read_run(tmp_path / "saved", chosen=selection(3))
+    with pytest.raises(InputError, match=r"holds none of these ranks. Allowed: rank 0, 1, 2"):
+        (tmp_path / "traces" / "rank_3.json").unlink()
+        read_run(tmp_path / "traces", chosen=selection(7))
 
 
 def test_a_step_that_is_not_there_is_refused_with_those_that_are(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"holds no step 40 to 49.*5, 6, 7, 8, 9, 10"):
+    with pytest.raises(InputError, match=r"holds no step 40 to 49\. .*5, 6, 7, 8, 9, 10"):
         read_run(files.marked_steps(tmp_path / "rank_0.json"), chosen=selection(steps="40:50"))
 
 
-@pytest.mark.parametrize(("ranks", "steps"), [("", ""), ("a", ":"), ("1-", "a"), ("-1", "1-2"), ("1;2", "3:6:1")])
+@pytest.mark.parametrize(
+    ("ranks", "steps"), [("", ""), ("a", ":"), ("1-", "a"), ("-1", "1-2"), ("1;2", "3:6:1"), ("", "5:2")]
+)
 def test_ranks_and_steps_that_are_none_are_refused(ranks: str, steps: str) -> None:
     with pytest.raises(InputError, match=r"ranks is .* such as 0-7,12"):
         selection(ranks)

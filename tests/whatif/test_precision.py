@@ -123,7 +123,7 @@ def test_what_is_small_already_is_refused_and_what_is_unknown_stated() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({}, "one of the two"), ({"ratio": 0.5, "to": "float16"}, "one of the two"), ({"ratio": 0.0}, "above 0"),
+        ({}, "one of ratio, to"), ({"ratio": 0.5, "to": "float16"}, "both given"), ({"ratio": 0.0}, "above 0"),
         ({"ratio": 1.5}, "at most 1"), ({"to": "int4"}, "bfloat16"), ({"ratio": 0.5, "extra_bytes": -1.0}, "0 or more"),
     ],
 )  # fmt: skip

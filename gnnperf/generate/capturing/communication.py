@@ -14,6 +14,7 @@ from torch._C._distributed_c10d import ProcessGroup
 from torch._C._profiler import _RecordFunctionFast
 from torch.distributed.distributed_c10d import GroupName
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 # Collectives that move nothing: each states in the profile when it was issued and when a program waited for it.
 #
@@ -196,11 +197,7 @@ def _take_part(result: torch.Tensor, reduced: torch.Tensor, parts: int) -> None:
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, list | tuple):
-        for part in value:
-            yield from _tensors(part)
+    return (leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor))
 
 
 # --- functional collectives (DTensor): what their C++ does, in the same ops -----------------------------------------

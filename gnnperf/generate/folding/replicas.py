@@ -72,7 +72,8 @@ def find_replicas(graph: ExecutionGraph, count: int | None) -> Replicas:
     pairs = transfers[["group_size", "group_stride"]].drop_duplicates().to_numpy().tolist()
     kinds = [(int(size), int(stride)) for size, stride in pairs]
     if not kinds:
-        raise InputError("has no collectives, so nothing grows with its ranks", where=f"graph {graph.name!r}")
+        raise InputError("has no collectives, so nothing grows with its ranks", where=f"graph {graph.name!r}",
+                         remedy="record two ranks or more, or state the model as a plan")  # fmt: skip
     if count is not None:
         kinds = [kind for kind in kinds if kind[0] == count]
         if not kinds:

@@ -115,7 +115,7 @@ class Pass:
 
 
 def stage_passes(order: Order, stage: int) -> tuple[Pass, ...]:
-    """Of one stage, in order; without a flush of the first step, which 1F1B starts (others: `flagged_passes`)."""
+    """Of one stage, in order: of the first step, which 1F1B starts without a flush (later ones: `steady_passes`)."""
     stages, count, chunks = order.stages, order.micro_batches, order.chunks
     if order.pipeline is Pipeline.GPIPE:
         return (*(Pass(False, i) for i in range(count)), *(Pass(True, i) for i in reversed(range(count))))
@@ -323,19 +323,23 @@ def steps(order: Order) -> Steps:
     return Steps(tuple(known.values()), each_, tuple(number[id(kind)] for kind in kinds), before, sources)
 
 
-def flagged_passes(order: Order, stage: int) -> list[tuple[Pass, bool, bool]]:
-    """Of one stage, with whether each is its chunk's first and last: forward, with gradients of weights, without.
+def steady_passes(order: Order, stage: int) -> tuple[Pass, ...]:
+    """Of one stage between two updates, as every step but the first one has them.
 
-    Without a flush those between two updates, as every step has them: the first forward passes belong to the step
-    before, and the last ones to the next.
+    Without a flush the first forward passes belong to the step before, and the last ones to the next:
 
         stage 0 of 2, 3 micro-batches   F1 B0 F2 B1 F0 B2 update      F1's result goes to stage 1 in the same step
         stage 1                         F0 B0 F1 B1 F2 B2 update      F0's came from the step before
     """
-    own: Sequence[Pass] = stage_passes(order, stage)
-    if not order.pipeline.flushes:
-        ahead, count = order.stages - stage - 1, order.micro_batches
-        own = [each for i in range(count) for each in (Pass(False, (i + ahead) % count), Pass(True, i))]
+    if order.pipeline.flushes:
+        return stage_passes(order, stage)
+    ahead, count = order.stages - stage - 1, order.micro_batches
+    return tuple(each for i in range(count) for each in (Pass(False, (i + ahead) % count), Pass(True, i)))
+
+
+def flagged_passes(order: Order, stage: int) -> list[tuple[Pass, bool, bool]]:
+    """Steady passes, with whether each is its chunk's first and last: forward, with gradients of weights, without."""
+    own = steady_passes(order, stage)
     kinds = [(each.backward, each.chunk, each.gradient is Gradient.INPUT) for each in own]
     ends = dict(zip(kinds, own, strict=True))
     starts = dict(zip(reversed(kinds), reversed(own), strict=True))

@@ -48,17 +48,15 @@ class DeviceIntervals:
 
     def bounds_us(self, family: np.ndarray, dtype: np.ndarray, latency_us: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """[n] lowest and highest latency; NaN for families without bounds. None: family, dtype unknown."""
-        (kind, kinds), (code, dtypes) = pd.factorize(family), pd.factorize(dtype)  # -1: unknown
-        size = len(dtypes) + 1
-        place, both = pd.factorize(kind.astype(np.int64) * size + code + 1)
-        kinds = np.array([*kinds, None], dtype=object)[both // size]
-        dtypes = np.array([*dtypes, None], dtype=object)[both % size - 1]
-        result = np.full((len(both), 2), np.nan)  # of distinct pairs
-        for names in (group_names(kinds, np.full(len(kinds), "", dtype=object)), group_names(kinds, dtypes)):
-            own = np.array([self.log_bounds.get(str(name), (np.nan, np.nan)) for name in names]).reshape(-1, 2)
-            result = np.where(np.isnan(own), result, own)
-        bounds = result[place]
+        pairs = pd.DataFrame({"family": family, "dtype": dtype}, dtype=object).fillna("")
+        number = pairs.groupby(["family", "dtype"], sort=False).ngroup().to_numpy()  # [n] in order of appearance
+        distinct = pairs.drop_duplicates().itertuples(index=False)
+        bounds = np.array([self._log_bounds(*pair) for pair in distinct]).reshape(-1, 2)[number]
         return latency_us * np.exp(bounds[:, 0]), latency_us * np.exp(bounds[:, 1])
+
+    def _log_bounds(self, family: str, dtype: str) -> tuple[float, float]:
+        of_family = self.log_bounds.get(family, (np.nan, np.nan))
+        return self.log_bounds.get(f"{family}{SEPARATOR}{dtype}", of_family)
 
 
 def group_names(family: np.ndarray, dtype: np.ndarray) -> np.ndarray:

@@ -58,16 +58,22 @@ def _sizes(call: OpCall, layout: Layout) -> Sizes:
     return Sizes(heads, pairs, q.shape[-1], v.shape[-1])
 
 
-def forward(layout: Layout) -> Formula:
-    """Formula of a fused forward op."""
+def _fused(layout: Layout, products_qk: float, products_v: float, passes: float) -> Formula:
+    """Formula of a fused op with so many products over the head dimension and over that of values."""
 
     def formula(call: OpCall) -> Work:
         n = _sizes(call, layout)
         q, k, v = (call.tensor(layout.first + i) for i in range(3))
         out = Tensor((*q.shape[:-1], v.shape[-1]), q.dtype)
-        return Work(2.0 * n.heads * n.pairs * (n.head_dim + n.value_dim), total_bytes(q, k, v, out))
+        width = products_qk * n.head_dim + products_v * n.value_dim
+        return Work(2.0 * n.heads * n.pairs * width, passes * total_bytes(q, k, v, out))
 
     return formula
+
+
+def forward(layout: Layout) -> Formula:
+    """Formula of a fused forward op."""
+    return _fused(layout, 1.0, 1.0, 1.0)
 
 
 def math_forward(call: OpCall) -> Work:
@@ -88,15 +94,7 @@ def whole(call: OpCall) -> Work:
 
 def backward(layout: Layout) -> Formula:
     """Formula of a fused backward op (grad_output, q, k, v, ...): reads q, k, v, out, dO; writes dQ, dK, dV."""
-
-    def formula(call: OpCall) -> Work:
-        n = _sizes(call, layout)
-        q, k, v = (call.tensor(layout.first + i) for i in range(3))
-        out = Tensor((*q.shape[:-1], v.shape[-1]), q.dtype)
-        width = BACKWARD_PRODUCTS_QK * n.head_dim + BACKWARD_PRODUCTS_V * n.value_dim
-        return Work(2.0 * n.heads * n.pairs * width, 2.0 * total_bytes(q, k, v, out))
-
-    return formula
+    return _fused(layout, BACKWARD_PRODUCTS_QK, BACKWARD_PRODUCTS_V, 2.0)
 
 
 CAUSAL_KINDS = ("1", "2")  # efficient kernels' custom_mask_type: causal from top left, causal from bottom right

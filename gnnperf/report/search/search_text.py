@@ -115,11 +115,11 @@ def _comparison(search: SearchReport) -> Iterator[str]:
                f"{_memory(one)}{large}   {settings_text(one.plan)}")  # fmt: skip
     yield ""
     if outcome.gap == 0.0:
-        yield "Proven: the lower bound of every other candidate that fits is no better than the best one's step."
+        yield "Proven: no other candidate that fits has a shorter predicted step; their lower bounds are no better."
     else:
         yield (f"Not proven: another candidate might be up to {outcome.gap:.1%} better by its lower bound; "
                "the search has judged as many plans as it may.")  # fmt: skip
-    yield "The proof holds for the model's own search."
+    yield "This compares predicted steps; it proves nothing about measured ones."
 
 
 def document(search: SearchReport) -> dict[str, object]:

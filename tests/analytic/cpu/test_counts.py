@@ -255,9 +255,7 @@ def test_what_ran_in_between_counts_not_the_op_itself() -> None:
     """The first add comes after the mm that ends the window, which repeats."""
     result = between_bytes(ops(("add", 3.0, 0), ("mm", 10.0, 0), ("add", 5.0, 0), ("add", 1.0, 0), ("mm", 20.0, 0)))
     assert result.tolist() == [20.0, 3.0, 10.0, 0.0, 6.0]
-
-
-def test_ranks_have_caches_of_their_own_and_unknown_bytes_count_nothing() -> None:
+    # ranks have caches of their own, and unknown bytes count nothing
     result = between_bytes(ops(("add", 1.0, 0), ("mm", 50.0, 1), ("mm", np.nan, 0), ("add", 1.0, 0)))
     assert result.tolist() == [0.0, 0.0, 2.0, 0.0]
 

@@ -30,18 +30,17 @@ def test_on_a_gpu_the_largest_of_three_decides() -> None:
     assert node_bounds(graph, load_device("v100_sxm2_32gb")).tolist() == ["compute", "memory", "launch", None]
 
 
-def test_unknown_work_has_no_bound() -> None:
-    graph = _graph(("mine::op", "unknown", np.nan, np.nan))
-    assert node_bounds(graph, load_device("v100_sxm2_32gb")).tolist() == [None, None]
-    assert node_bounds(graph, load_device("cpu_generic")).tolist() == [None, None]
-
-
-def test_on_a_cpu_what_is_paid_most_for_decides() -> None:
-    graph = _graph(("aten::add", "elementwise", 8.0, 96.0), ("aten::copy_", "copy", 0.0, 4e9))
-    assert node_bounds(graph, load_device("cpu_generic")).tolist() == ["launch", "memory", None]
-
-
 CPU = load_device("cpu_generic")
+
+
+def test_on_a_cpu_what_is_paid_most_for_decides_and_unknown_work_has_no_bound() -> None:
+    rows = (
+        ("aten::add", "elementwise", 8.0, 96.0),
+        ("aten::copy_", "copy", 0.0, 4e9),
+        ("me::op", "unknown", np.nan, np.nan),
+    )
+    assert node_bounds(_graph(*rows), CPU).tolist() == ["launch", "memory", None, None]
+    assert node_bounds(_graph(rows[-1]), load_device("v100_sxm2_32gb")).tolist() == [None, None]
 
 
 def relu(elements: int) -> KernelCall:
