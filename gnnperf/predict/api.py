@@ -25,7 +25,7 @@ from gnnperf.predict.intervals import (
     with_unseen_device_bounds,
     without_bounds,
 )
-from gnnperf.predict.measurements import TraceMeasurements, evidence_name, step_us, trace_notes
+from gnnperf.predict.measurements import TraceMeasurements, evidence_name, trace_notes
 from gnnperf.predict.predictors import Bounds, Once, Predictors
 from gnnperf.predict.profiler import RecordedProfiler, from_removed, recorded_profiler, with_profiler_removed
 from gnnperf.predict.request import Mode, Profiler, Request, Stalls, TraceEvidence, check
@@ -42,7 +42,7 @@ from gnnperf.predict.target import (
     trained_bucket_bytes,
 )
 from gnnperf.predict.trace_evidence import TracePredictor
-from gnnperf.schedule import MeasuredStep, forecast_step, measured_step
+from gnnperf.schedule import MeasuredStep, forecast_step, measured_step, step_us
 
 if TYPE_CHECKING:
     from gnnperf.gnn import Checkpoint, Processor, StepIntervals

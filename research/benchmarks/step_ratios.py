@@ -29,10 +29,11 @@ from gnnperf.core import InputError
 from gnnperf.gnn import LEVEL, DeviceIntervals
 from gnnperf.graph import build_graph
 from gnnperf.hardware import conf_dir, default_cluster
-from gnnperf.predict import Request, choose_step, outlier_steps, predicted, step_us
+from gnnperf.predict import Request, choose_step, outlier_steps, predicted
 from gnnperf.predict.ratios import EDIT, HOST, REPEAT, STEP_FILE
 from gnnperf.predict.request import TraceEvidence
 from gnnperf.predict.target import choose_target, traced_device
+from gnnperf.schedule import step_us
 from gnnperf.trace import read_run
 from gnnperf.trace.public.catalog import Entry, load_catalog
 from research.benchmarks._frame import parser_of, print_head, print_row, run_main

@@ -17,10 +17,11 @@ import numpy as np
 
 from gnnperf.core import InputError, NodeType, Source, StepTimeKind
 from gnnperf.graph import ExecutionGraph
-from gnnperf.predict import Request, StepPrediction, step_us
+from gnnperf.predict import Request, StepPrediction
 from gnnperf.predict.api import predicted
 from gnnperf.predict.assembly import choose_step, other_step
 from gnnperf.predict.request import Stalls, TraceEvidence
+from gnnperf.schedule import OUTLIER, step_us
 from gnnperf.trace.public.catalog import load_catalog
 from research.benchmarks._frame import parser_of, run_main
 from research.benchmarks._public_runs import Recording, imported, recordings
@@ -28,7 +29,6 @@ from research.benchmarks._results import save_result
 
 KINDS = ("kineto", "archive", "execution-trace")
 BLIND, DEFAULT = TraceEvidence.none, TraceEvidence.auto
-OUTLIER = 1.5
 LEAST_STEPS = 3
 
 
