@@ -29,7 +29,7 @@ from gnnperf.gnn import (
 from gnnperf.graph import Prediction, Predictor
 from gnnperf.hardware import ClusterSpec
 from gnnperf.predict.assembly import Question, assemble, time_us
-from gnnperf.predict.ratios import REPEAT, gpu_ratio_intervals, ratio_bounds, step_bounds_us, step_ratio_intervals
+from gnnperf.predict.ratios import REPEAT, gpu_ratio_intervals, ratio_bounds, step_bounds, step_ratio_intervals
 from gnnperf.predict.request import Mode
 from gnnperf.predict.step_prediction import StepPrediction
 
@@ -71,7 +71,7 @@ def with_trace_interval(estimate: StepPrediction) -> StepPrediction:
         estimate = replace(estimate, prediction=replace(prediction, latency_low_us=low_us, latency_high_us=high_us))
     if estimate.is_lower_bound:
         return _without(estimate, LOWER_BOUND)
-    bounds_us = step_bounds_us(REPEAT, estimate.step_time_us)
+    bounds_us = step_bounds((REPEAT,), estimate.step_time_us)
     return replace(estimate, step_time_interval_us=bounds_us, interval_level=step_ratio_intervals().level)
 
 
