@@ -30,8 +30,8 @@ import pandas as pd
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core import InputError
 from gnnperf.gnn import LEVEL, DeviceIntervals
-from gnnperf.graph import build_graph
-from gnnperf.hardware import conf_dir, default_cluster
+from gnnperf.graph import ExecutionGraph, build_graph
+from gnnperf.hardware import HostSpec, conf_dir, default_cluster
 from gnnperf.predict import Request, choose_step, outlier_steps, predicted
 from gnnperf.predict.api import Models, Setup
 from gnnperf.predict.ratios import CLUSTER, EDIT, HOST, LINK, REPEAT, STEP_FILE, WORLD_SIZE
@@ -53,6 +53,8 @@ LEAST_CALLS, LEAST_CLASSES = 8, 8  # of a class in a trace; of a pair of traces
 MOST_PAIRS = 80  # of recorded runs that differ in batch or dtype, at random
 KINDS = {"batch": EDIT, "dtype": EDIT, "link": LINK, "two hosts": CLUSTER, "replicas": WORLD_SIZE}  # of pairs
 GENERATION = "generation"  # what is left out: a project, a workload
+Score = tuple[str, str, str, float]
+HostTimes = tuple[str, HostSpec, pd.DataFrame]
 PROVENANCE = (
     "log of measured over predicted: steps of public GPU runs from other steps of the same run ({repeats} steps of "
     "{projects} projects), ratios that edits make, on recorded CPU runs ({pairs}), and host times of ops that public "
@@ -64,12 +66,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = parser_of(__doc__)
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args(arguments)
-    scores = pd.DataFrame([*repeats(), *edits()], columns=[GENERATION, "family", "dtype", "score"])
+    of_steps: list[Score] = []
+    times: list[HostTimes] = []
+    for run, graph in gpu_recordings():
+        of_steps += repeats(run, graph)
+        times += host_times(run, graph)
+    scores = pd.DataFrame([*of_steps, *edits()], columns=[GENERATION, "family", "dtype", "score"])
     print_head("what", "left out", "cases", "median error", "within the bounds of the others", "high/low")
     for family, rows in scores.groupby("family"):
         for name, own in rows.groupby(GENERATION):
             print_row(family, name, *within(own["score"].to_numpy(float), *bounds_of(rows[rows[GENERATION] != name])))
-    host_pairs = hosts()
+    host_pairs = hosts(times)
     for name, own in host_pairs[host_pairs["host"] != host_pairs["from"]].groupby("host"):
         others = host_pairs[(host_pairs["host"] != name) & (host_pairs["from"] != name)]
         reach = reach_of_pairs(others[others["host"] != others["from"]])
@@ -95,23 +102,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def repeats() -> Iterator[tuple[str, str, str, float]]:
+def repeats(run: str, graph: ExecutionGraph) -> Iterator[Score]:
     """(project, REPEAT, "", score) of every step with a period that is no outlier."""
-    for run, graph in gpu_recordings():
-        outliers = outlier_steps(graph.steps)
-        labels = [label for label in graph.steps if label.period_us is not None and label.step not in outliers]
-        if len(graph.steps) < LEAST_STEPS or len(labels) < 2:
-            continue
-        for label in labels:
-            try:
-                estimate = predicted(graph, Request(step=label.step, evidence=TraceEvidence.other_steps))
-            except InputError as error:
-                print(f"left out: {run}: {error.what}", file=sys.stderr)
-                break
-            yield run.split("-")[0], REPEAT, "", float(np.log(step_us(label) / estimate.step_time_us))
+    outliers = outlier_steps(graph.steps)
+    labels = [label for label in graph.steps if label.period_us is not None and label.step not in outliers]
+    for label in labels if len(graph.steps) >= LEAST_STEPS and len(labels) > 1 else ():
+        try:
+            estimate = predicted(graph, Request(step=label.step, evidence=TraceEvidence.other_steps))
+        except InputError as error:
+            print(f"left out: {run}: {error.what}", file=sys.stderr)
+            return
+        yield run.split("-")[0], REPEAT, "", float(np.log(step_us(label) / estimate.step_time_us))
 
 
-def edits() -> Iterator[tuple[str, str, str, float]]:
+def edits() -> Iterator[Score]:
     """(workload, kind of edit, kind of pair, score) of pairs of recorded runs."""
     every, load = recordings(), as_recorded(CACHE)
     constants = {fold.workload: fold.shared for fold in folds(every, recorded_graphs())}
@@ -138,16 +142,18 @@ def edits() -> Iterator[tuple[str, str, str, float]]:
         yield first.workload, KINDS[pair.kind], pair.kind, score
 
 
-def hosts() -> pd.DataFrame:
-    """Columns host, from, score of ordered pairs of public traces whose devices name a host: common host classes."""
-    traces = []
-    for run, graph in gpu_recordings():
-        device = traced_device(graph)
-        host = None if device is None else default_cluster(device).host
-        if host is not None:
-            nodes = graph.nodes[((graph.nodes["node_type"] == "host") & (graph.nodes["latency_us"] > 0)).to_numpy()]
-            us = nodes.groupby([nodes[name].astype(str) for name in HOST_CLASS])["latency_us"].agg(["median", "count"])
-            traces.append((run, host, us[us["count"] >= LEAST_CALLS]))
+def host_times(run: str, graph: ExecutionGraph) -> Iterator[HostTimes]:
+    """(run, host, median and count of each host class); nothing where the device does not name a host."""
+    device = traced_device(graph)
+    host = None if device is None else default_cluster(device).host
+    if host is not None:
+        nodes = graph.nodes[((graph.nodes["node_type"] == "host") & (graph.nodes["latency_us"] > 0)).to_numpy()]
+        us = nodes.groupby([nodes[name].astype(str) for name in HOST_CLASS])["latency_us"].agg(["median", "count"])
+        yield run, host, us[us["count"] >= LEAST_CALLS]
+
+
+def hosts(traces: Sequence[HostTimes]) -> pd.DataFrame:
+    """Columns host, from, score of ordered pairs of public traces: their common host classes."""
     rows = []
     for (run, before, first), (other, after, second) in permutations(traces, 2):
         both = first.merge(second, left_index=True, right_index=True, suffixes=("", "_there"))

@@ -3,8 +3,8 @@
     python -m research.benchmarks.trace_evidence [--runs TEXT ...]
 
 Prints Markdown tables over all public GPU runs with a measured step. Steps that are forecast have a period, in runs of
-three steps or more. An outlier step takes OUTLIER times the median period of its run, or its inverse. Without stalls, a
-step is what its own measurements give with `stalls=remove`; forecasts and copies are without them as well.
+three steps or more; outliers are those that predict.py names. Without stalls, a step is what its own measurements give
+with `stalls=remove`; forecasts and copies are without them as well.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import numpy as np
 
 from gnnperf.core import InputError, NodeType, Source, StepTimeKind
 from gnnperf.graph import ExecutionGraph
-from gnnperf.predict import Request, StepPrediction
+from gnnperf.predict import Request, StepPrediction, outlier_steps
 from gnnperf.predict.api import predicted
 from gnnperf.predict.assembly import choose_step, other_step
 from gnnperf.predict.request import Stalls, TraceEvidence
-from gnnperf.schedule import OUTLIER, step_us
+from gnnperf.schedule import step_us
 from gnnperf.trace.public.catalog import load_catalog
 from research.benchmarks._frame import parser_of, run_main
 from research.benchmarks._public_runs import Recording, imported, recordings
@@ -57,7 +57,7 @@ class Forecast:
     # run, step: which
     run: str
     step: int
-    outlier: bool  # whether its period is far from the run's median
+    outlier: bool  # whether it is far from the run's median step
     error: float  # of evidence=other_steps
     copy: float  # mean error over all other steps, each taken as the prediction
     nearest: float  # error of the nearest step
@@ -120,18 +120,17 @@ def forecasts(run: str, graph: ExecutionGraph, stalls: Stalls = Stalls.keep) -> 
     labels = [label for label in graph.steps if label.period_us is not None]
     if len(graph.steps) < LEAST_STEPS or len(labels) < 2:
         return []
-    measured_us = {label.step: step_us(label) for label in labels}
-    period_us, median_us = measured_us, float(np.median(list(measured_us.values())))
+    period_us, outliers = {label.step: step_us(label) for label in labels}, outlier_steps(graph.steps)
     if stalls is Stalls.remove:
-        period_us = {step: predicted(graph, Request(step=step, stalls=stalls)).step_time_us for step in measured_us}
+        period_us = {step: predicted(graph, Request(step=step, stalls=stalls)).step_time_us for step in period_us}
     rows = []
     for label in labels:
-        us, own_us = period_us[label.step], measured_us[label.step]
+        us = period_us[label.step]
         result = predicted(graph, Request(step=label.step, evidence=TraceEvidence.other_steps, stalls=stalls))
         others = [abs(other / us - 1) for step, other in period_us.items() if step != label.step]
         nearest = other_step(replace(graph, steps=tuple(labels)), label)
-        error, away = abs(result.step_time_us / us - 1), max(own_us / median_us, median_us / own_us)
-        rows.append(Forecast(run, label.step, away > OUTLIER, error, float(np.mean(others)),
+        error = abs(result.step_time_us / us - 1)
+        rows.append(Forecast(run, label.step, label.step in outliers, error, float(np.mean(others)),
                              abs(period_us[nearest.step] / us - 1), len(others)))  # fmt: skip
     return rows
 
