@@ -22,6 +22,7 @@ CHANGED = ("{:.3g} of {:.3g} ms on devices and links change ({:.0f} % of it with
            "changed nodes hold {:.3g} of the {:.3g} ms of the critical path, and {:.3g} of {:.3g} ms with the edit"
            )  # fmt: skip
 NO_INTERVAL = "how far the ratio may be off (no interval): no recorded pairs differ in {}"
+MOST_RANKS = 2  # of recorded pairs of the same program on other numbers of ranks
 QUANTILES = (0.1, 0.5, 0.9)
 DISTRIBUTION = ("the step is the one of the median length of {} steps; the 10th, 50th and 90th percentiles of their "
                 "times are {:.4g}, {:.4g} and {:.4g} ms")  # fmt: skip
@@ -56,7 +57,8 @@ def with_edits(
     times_us = _times_us(edits, lambda made: edited_step(made)[2].step_time_us)
     interval, unknown = None, list(dict.fromkeys(edited.unknown))
     if question.from_trace and unedited.step_time_us > 0:
-        kinds, unrecorded = _kinds(edits, cluster_after(chosen, edited.hardware) == cluster)
+        num_ranks, after = unedited.prediction.graph.world_size, cluster_after(chosen, edited.hardware)
+        kinds, unrecorded = _kinds(edits, num_ranks, after == cluster)
         if unrecorded:
             unknown.append(NO_INTERVAL.format(unrecorded))
         else:
@@ -77,8 +79,8 @@ def with_edits(
     )  # fmt: skip
 
 
-def _kinds(edits: Sequence[Edit], same_cluster: bool) -> tuple[set[str], str]:
-    """Kinds of recorded pairs that differ as the edits do, and what no pair differs in; "" nothing."""
+def _kinds(edits: Sequence[Edit], num_ranks: int, same_cluster: bool) -> tuple[set[str], str]:
+    """Kinds of recorded pairs that differ as the edits of a step of `num_ranks` do, and what no pair differs in."""
     from gnnperf.whatif import ChangeCluster, ChangeDevice, ChangeLink, WorldSize
 
     kinds, kind_of = set(), {ChangeLink: LINK, ChangeCluster: CLUSTER, WorldSize: WORLD_SIZE}
@@ -89,6 +91,8 @@ def _kinds(edits: Sequence[Edit], same_cluster: bool) -> tuple[set[str], str]:
             return set(), "the hosts"
         if isinstance(edit, ChangeLink) and edit.link == "host":
             return set(), "links between host and device"
+        if isinstance(edit, WorldSize) and max(edit.ranks, num_ranks) > MOST_RANKS:
+            return set(), f"numbers of ranks above {MOST_RANKS}"
         kinds.add(kind_of.get(type(edit), EDIT))
     if not (same_cluster or kinds - {EDIT}):
         return set(), "what changes the cluster"

@@ -207,10 +207,8 @@ def test_edits_agree_with_hardware_and_cluster() -> None:
 
 def test_only_hosts_differ_where_the_host_moves() -> None:
     """cluster= takes host overheads as they hold for its own host; an edit moves them from the host that was."""
-    ours, theirs = (
-        by_edit(whatif.ChangeDevice("h100_sxm"), whatif.ChangeCluster("hgx_h100")),
-        by_key("h100_sxm", "hgx_h100"),
-    )
+    ours = by_edit(whatif.ChangeDevice("h100_sxm"), whatif.ChangeCluster("hgx_h100"))
+    theirs = by_key("h100_sxm", "hgx_h100")
     is_host = (two_rank_graph().nodes["node_type"] == NodeType.HOST).to_numpy()
     np.testing.assert_allclose(ours[~is_host], theirs[~is_host])
     old, new = (load_cluster(name).host for name in ("dgx1_v100", "hgx_h100"))

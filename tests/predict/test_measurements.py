@@ -25,7 +25,7 @@ from gnnperf.predict.trace_evidence import SHORT, unmodeled_ratio
 from gnnperf.report.console import print_summary
 from gnnperf.report.json_document import document
 from gnnperf.report.text import comparison, headline, steps_line
-from gnnperf.whatif import ChangeCluster, ChangeDevice, ChangeLink, Edit, HardwareChange, OpLatency
+from gnnperf.whatif import ChangeCluster, ChangeDevice, ChangeLink, Edit, HardwareChange, OpLatency, WorldSize
 from gnnperf.whatif.edit import unedited
 from tests.predict.predictions import GEMM_0, GEMM_1, toy_prediction
 from tests.report.page.pages import page_of
@@ -134,6 +134,7 @@ def test_an_edit_has_its_ratio_with_an_interval(trace: Path) -> None:
         ([ChangeCluster(nodes=2), ChangeLink(rate_gbit_per_s=1, link="inter")], CLUSTER, ""),
         ([ChangeDevice("h200")], "", "the device"),
         ([ChangeCluster("dgx1_v100")], "", "the hosts"),
+        ([WorldSize(8)], "", "numbers of ranks above 2"),
     ],
 )
 def test_links_and_nodes_have_intervals_of_their_own_and_devices_a_reason(
