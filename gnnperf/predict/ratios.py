@@ -46,8 +46,9 @@ def step_ratio_intervals() -> DeviceIntervals:
 
 
 def step_bounds(kinds: Collection[str], value: float) -> tuple[float, float]:
-    """Lowest and highest step time or ratio; `kinds`: REPEAT, or those of the edits."""
-    bounds = np.array([step_ratio_intervals().log_bounds[kind] for kind in kinds])  # [num_kinds, 2]
+    """Lowest and highest step time or ratio; `kinds`: REPEAT, or those of the edits. 0 and infinity: not calibrated."""
+    known = step_ratio_intervals().log_bounds
+    bounds = np.array([known.get(kind, (-np.inf, np.inf)) for kind in kinds])  # [num_kinds, 2]
     low, high = (float(np.linalg.norm(clipped)) for clipped in (bounds.clip(max=0.0)[:, 0], bounds.clip(0.0)[:, 1]))
     return value * float(np.exp(-low)), value * float(np.exp(high))
 

@@ -24,7 +24,6 @@ from gnnperf.generate import section
 KEY = "whatif"
 EXAMPLE = "whatif=[{latency:{op:aten::mm,factor:0.5}},{straggler:{rank:1,factor:1.3}}]"
 
-
 EDITS: Mapping[str, type] = {
     "latency": whatif.OpLatency,
     "straggler": whatif.Straggler,
