@@ -134,7 +134,7 @@ def test_an_edit_has_its_ratio_with_an_interval(trace: Path) -> None:
         ([ChangeCluster(nodes=2), ChangeLink(rate_gbit_per_s=1, link="inter")], CLUSTER, ""),
         ([ChangeDevice("h200")], "", "the device"),
         ([ChangeCluster("dgx1_v100")], "", "the hosts"),
-        ([WorldSize(8)], "", "numbers of ranks above 2"),
+        ([WorldSize(8, data_parallel=2)], "", "numbers of ranks above 2"),
     ],
 )
 def test_links_and_nodes_have_intervals_of_their_own_and_devices_a_reason(
