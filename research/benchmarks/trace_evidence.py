@@ -3,8 +3,7 @@
     python -m research.benchmarks.trace_evidence [--runs TEXT ...]
 
 Prints Markdown tables over all public GPU runs with a measured step. Steps that are forecast have a period, in runs of
-three steps or more; outliers are those that predict.py names. Without stalls, a step is what its own measurements give
-with `stalls=remove`; forecasts and copies are without them as well.
+three steps or more; outliers are those that predict.py names. Without stalls: `stalls=remove`, of measured steps too.
 """
 
 from __future__ import annotations
