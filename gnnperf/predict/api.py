@@ -14,18 +14,10 @@ from gnnperf.analytic import AnalyticPredictor, node_bounds
 from gnnperf.core import InputError, each, task
 from gnnperf.graph import ExecutionGraph, Prediction, Predictor, StepLabel, load_graph
 from gnnperf.hardware import ClusterSpec, with_bucket
+from gnnperf.predict import intervals
 from gnnperf.predict.advice import with_findings
 from gnnperf.predict.assembly import Question, assemble, choose_step, step_time_kind, time_us
-from gnnperf.predict.intervals import (
-    calibrated_on,
-    other_processor,
-    with_interval,
-    with_ratio_interval,
-    with_trace_interval,
-    with_unseen_device_bounds,
-    without_bounds,
-)
-from gnnperf.predict.measurements import TraceMeasurements, evidence_name, step_us, trace_notes
+from gnnperf.predict.measurements import TraceMeasurements, evidence_name, trace_notes
 from gnnperf.predict.predictors import Bounds, Once, Predictors
 from gnnperf.predict.profiler import RecordedProfiler, from_removed, recorded_profiler, with_profiler_removed
 from gnnperf.predict.request import Mode, Profiler, Request, Stalls, TraceEvidence, check
@@ -42,7 +34,7 @@ from gnnperf.predict.target import (
     trained_bucket_bytes,
 )
 from gnnperf.predict.trace_evidence import TracePredictor
-from gnnperf.schedule import MeasuredStep, forecast_step, measured_step
+from gnnperf.schedule import MeasuredStep, forecast_step, measured_step, step_us
 
 if TYPE_CHECKING:
     from gnnperf.gnn import Checkpoint, Processor, StepIntervals
@@ -144,7 +136,7 @@ def _models_of(mode: Mode, checkpoint: Path | str | None) -> Models:
                          where="checkpoint", remedy="pass it as transfer=")  # fmt: skip
     models = Models(
         predictor_of(loaded, mode),
-        processors=calibrated_on(loaded.provenance),
+        processors=intervals.calibrated_on(loaded.provenance),
         bucket_bytes=trained_bucket_bytes(loaded.provenance),
         checkpoint_sha256=loaded.sha256,
     )
@@ -240,7 +232,7 @@ class Setup:
         """Why intervals of the checkpoint do not hold for this trace's processor; "" they do."""
         if self.request.hardware or self.request.trace is None:
             return ""
-        return other_processor(Path(self.request.trace), self.models.processors)
+        return intervals.other_processor(Path(self.request.trace), self.models.processors)
 
     @cached_property
     def predictors(self) -> Predictors:
@@ -258,9 +250,9 @@ class Setup:
             from gnnperf.predict.similar import SimilarPredictor
 
             order = (SimilarPredictor(models.table, model),)  # rows correct similar calls of the model
-        bounds: tuple[Bounds, ...] = (*models.bounds, with_unseen_device_bounds)
+        bounds: tuple[Bounds, ...] = (*models.bounds, intervals.with_unseen_device_bounds)
         if self.other_processor:
-            bounds = (*bounds, lambda prediction, _: without_bounds(prediction, self.other_processor))
+            bounds = (*bounds, lambda prediction, _: intervals.without_bounds(prediction, self.other_processor))
         return Predictors(order, bounds)
 
     @cached_property
@@ -369,15 +361,15 @@ class Setup:
             return replace(result, step_time_interval_us=(quantiles_us[0], quantiles_us[2]), interval_level=DRAWN_LEVEL,
                            notes=(note, *result.notes))  # fmt: skip
         if self.measured is None:
-            return result if self.other_processor else with_interval(result, self.models.steps)
+            return result if self.other_processor else intervals.with_interval(result, self.models.steps)
         own = self.predictors.on_traced_cluster(self.step)
         assert own is not None, "it starts from the trace"
         if self.same_hardware:
             removed = self.request.profiler is Profiler.remove  # no interval was calibrated for it
-            return result if removed else with_trace_interval(result)
+            return result if removed else intervals.with_trace_interval(result)
         own_us = time_us(own, self.question)
-        return with_ratio_interval(replace(result, traced_prediction_us=own_us), own, self.traced, self.target.cluster,
-                                   self.question)  # fmt: skip
+        moved = replace(result, traced_prediction_us=own_us)
+        return intervals.with_ratio_interval(moved, own, self.traced, self.target.cluster, self.question)
 
     def _with_profiler_removed(self, result: StepPrediction) -> StepPrediction:
         measured, request = self.measured, self.request

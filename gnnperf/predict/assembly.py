@@ -7,10 +7,9 @@ import pandas as pd
 
 from gnnperf.core import WORK_TYPES, InputError, Segment, StepTimeKind
 from gnnperf.graph import ExecutionGraph, Prediction, StepLabel, in_place, uncovered, uncovered_ops
-from gnnperf.predict.measurements import step_us
 from gnnperf.predict.request import Mode
 from gnnperf.predict.step_prediction import Question, StepPrediction
-from gnnperf.schedule import CHECK, NUM_UNROLLED, Schedule, schedule
+from gnnperf.schedule import CHECK, NUM_UNROLLED, Schedule, schedule, step_us
 
 # Which step of a trace is predicted, and which of the three step labels it is compared with.
 

@@ -13,7 +13,7 @@ from gnnperf.graph import REASONS, ExecutionGraph, Prediction, Predictor, uncove
 from gnnperf.hardware import ClusterSpec
 from gnnperf.predict.assembly import Question, assemble
 from gnnperf.predict.predictors import Predictors
-from gnnperf.predict.ratios import EDIT, step_bounds_us
+from gnnperf.predict.ratios import CLUSTER, EDIT, LINK, WORLD_SIZE, step_bounds
 from gnnperf.predict.step_prediction import StepPrediction, WhatIfPrediction
 from gnnperf.predict.target import with_collective_models
 from gnnperf.whatif import Edit, Edited, HardwareChange, apply, cluster_after, ends
@@ -21,6 +21,8 @@ from gnnperf.whatif import Edit, Edited, HardwareChange, apply, cluster_after, e
 CHANGED = ("{:.3g} of {:.3g} ms on devices and links change ({:.0f} % of it without a model: by its family or bound); "
            "changed nodes hold {:.3g} of the {:.3g} ms of the critical path, and {:.3g} of {:.3g} ms with the edit"
            )  # fmt: skip
+NO_INTERVAL = "how far the ratio may be off (no interval): no recorded pairs differ in {}"
+MOST_RANKS = 2  # of recorded pairs of the same program on other numbers of ranks
 QUANTILES = (0.1, 0.5, 0.9)
 DISTRIBUTION = ("the step is the one of the median length of {} steps; the 10th, 50th and 90th percentiles of their "
                 "times are {:.4g}, {:.4g} and {:.4g} ms")  # fmt: skip
@@ -53,10 +55,14 @@ def with_edits(
 
     edited, chosen, estimate = edited_step(edits)
     times_us = _times_us(edits, lambda made: edited_step(made)[2].step_time_us)
-    interval = None
-    if question.from_trace and cluster_after(chosen, edited.hardware) == cluster and unedited.step_time_us > 0:
-        interval = step_bounds_us(EDIT, estimate.step_time_us / unedited.step_time_us)
-    unknown = tuple(dict.fromkeys(edited.unknown))
+    interval, unknown = None, list(dict.fromkeys(edited.unknown))
+    if question.from_trace and unedited.step_time_us > 0:
+        num_ranks, after = unedited.prediction.graph.world_size, cluster_after(chosen, edited.hardware)
+        kinds, unrecorded = _kinds(edits, num_ranks, after == cluster)
+        if unrecorded:
+            unknown.append(NO_INTERVAL.format(unrecorded))
+        else:
+            interval = step_bounds(kinds, estimate.step_time_us / unedited.step_time_us)
     result = (*edited.result, *([_changed(unedited, edited, estimate)] if question.from_trace else []))
     quantiles_us = {}
     if len(times_us):
@@ -64,13 +70,33 @@ def with_edits(
         result = (*result, DISTRIBUTION.format(len(times_us), *(us / 1e3 for us in quantiles_us.values())))
     num_touched = int(edited.touched.sum())
     whatif = WhatIfPrediction(
-        tuple(map(written, edits)), estimate, num_touched, unknown, result, interval, quantiles_us
+        tuple(map(written, edits)), estimate, num_touched, tuple(unknown), result, interval, quantiles_us
     )
     own = [note for note in estimate.notes if note not in unedited.notes]
     return replace(
         unedited, whatif=whatif, warnings=(*_uncovered(unedited, estimate), *unedited.warnings),
         notes=(*own, *unedited.notes),
     )  # fmt: skip
+
+
+def _kinds(edits: Sequence[Edit], num_ranks: int, same_cluster: bool) -> tuple[set[str], str]:
+    """Kinds of recorded pairs that differ as the edits of a step of `num_ranks` do, and what no pair differs in."""
+    from gnnperf.whatif import ChangeCluster, ChangeDevice, ChangeLink, WorldSize
+
+    kinds, kind_of = set(), {ChangeLink: LINK, ChangeCluster: CLUSTER, WorldSize: WORLD_SIZE}
+    for edit in edits:
+        if isinstance(edit, ChangeDevice):
+            return set(), "the device"
+        if isinstance(edit, ChangeCluster) and (edit.to is not None or edit.host is not None):
+            return set(), "the hosts"
+        if isinstance(edit, ChangeLink) and edit.link == "host":
+            return set(), "links between host and device"
+        if isinstance(edit, WorldSize) and max(edit.ranks, num_ranks) > MOST_RANKS:
+            return set(), f"numbers of ranks above {MOST_RANKS}"
+        kinds.add(kind_of.get(type(edit), EDIT))
+    if not (same_cluster or kinds - {EDIT}):
+        return set(), "what changes the cluster"
+    return kinds - {LINK} if CLUSTER in kinds else kinds, ""  # pairs on other nodes have another link as well
 
 
 def _times_us(edits: Sequence[Edit], time_us: Callable[[Sequence[Edit]], float]) -> np.ndarray:

@@ -10,26 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from gnnperf import gnn
 from gnnperf.analytic import has_forms
 from gnnperf.core import NodeType, Source, each
-from gnnperf.gnn import (
-    LEVEL,
-    DeviceIntervals,
-    Intervals,
-    NodeIntervals,
-    Processor,
-    StepIntervals,
-    StepMiss,
-    as_processor,
-    estimate_table,
-    processors_of,
-    shares_of,
-    shipped_device_intervals,
-)
 from gnnperf.graph import Prediction, Predictor
 from gnnperf.hardware import ClusterSpec
 from gnnperf.predict.assembly import Question, assemble, time_us
-from gnnperf.predict.ratios import REPEAT, gpu_ratio_intervals, ratio_bounds, step_bounds_us, step_ratio_intervals
+from gnnperf.predict.ratios import REPEAT, gpu_ratio_intervals, ratio_bounds, step_bounds, step_ratio_intervals
 from gnnperf.predict.request import Mode
 from gnnperf.predict.step_prediction import StepPrediction
 
@@ -46,7 +33,7 @@ OTHER_DEVICE = "No interval of the step time for {}: the checkpoint was calibrat
 LOWER_BOUND = "No interval of the step time: some work has no latency, so the step time is a lower bound."
 
 
-def with_interval(estimate: StepPrediction, intervals: StepIntervals | None) -> StepPrediction:
+def with_interval(estimate: StepPrediction, intervals: gnn.StepIntervals | None) -> StepPrediction:
     """The prediction with its interval, or with a note that states why there is none; None: the model has none."""
     if intervals is None:
         return _without(estimate, NO_INTERVAL)
@@ -55,7 +42,7 @@ def with_interval(estimate: StepPrediction, intervals: StepIntervals | None) -> 
     if estimate.hardware not in intervals.devices:
         known = ", ".join(intervals.devices)
         return _without(estimate, OTHER_DEVICE.format(estimate.hardware, known))
-    shares = shares_of(path_table(estimate), estimate.step_time_us)
+    shares = gnn.shares_of(path_table(estimate), estimate.step_time_us)
     bounds_us = intervals.bounds_us(estimate.step_time_us, shares)
     return replace(estimate, step_time_interval_us=bounds_us, interval_level=intervals.level)
 
@@ -71,7 +58,7 @@ def with_trace_interval(estimate: StepPrediction) -> StepPrediction:
         estimate = replace(estimate, prediction=replace(prediction, latency_low_us=low_us, latency_high_us=high_us))
     if estimate.is_lower_bound:
         return _without(estimate, LOWER_BOUND)
-    bounds_us = step_bounds_us(REPEAT, estimate.step_time_us)
+    bounds_us = step_bounds((REPEAT,), estimate.step_time_us)
     return replace(estimate, step_time_interval_us=bounds_us, interval_level=step_ratio_intervals().level)
 
 
@@ -131,18 +118,18 @@ def without_bounds(prediction: Prediction, reason: str) -> Prediction:
     return replace(prediction, latency_low_us=unknown, latency_high_us=unknown, warnings=warnings)
 
 
-def calibrated_on(provenance: Mapping[str, Any]) -> tuple[Processor, ...]:
+def calibrated_on(provenance: Mapping[str, Any]) -> tuple[gnn.Processor, ...]:
     """The processors of a checkpoint's validation runs; () unknown, as of checkpoints made before they were kept."""
     training = provenance.get("training")
     named = training.get("processors") if isinstance(training, Mapping) else None
     retained = named if isinstance(named, (list, tuple)) else ()
     mappings = [one if isinstance(one, Mapping) else {"name": one} for one in retained]  # older ones: a name
-    return tuple(one for one in map(as_processor, mappings) if one is not None)
+    return tuple(one for one in map(gnn.as_processor, mappings) if one is not None)
 
 
-def other_processor(trace: Path | None, theirs: Sequence[Processor]) -> str:
+def other_processor(trace: Path | None, theirs: Sequence[gnn.Processor]) -> str:
     """What to say where the trace's card names processors and no validation run ran on one of them; else ""."""
-    ours = processors_of([trace]) if trace is not None and theirs else ()
+    ours = gnn.processors_of([trace]) if trace is not None and theirs else ()
     if not ours or any(one.may_be(other) for one in ours for other in theirs):
         return ""
     return OTHER.format(ours=", ".join(map(str, ours)), theirs=", ".join(map(str, theirs)))
@@ -156,7 +143,7 @@ LEFT_OUT = (
 
 
 def with_unseen_device_bounds(
-    prediction: Prediction, cluster: ClusterSpec, intervals: DeviceIntervals | None = None
+    prediction: Prediction, cluster: ClusterSpec, intervals: gnn.DeviceIntervals | None = None
 ) -> Prediction:
     """Bounds for kernels that have none, on GPUs that no checkpoint was calibrated on, and a sentence on their origin.
 
@@ -166,7 +153,7 @@ def with_unseen_device_bounds(
     requested = np.flatnonzero(kernels & np.isnan(prediction.latency_low_us) & np.isin(prediction.source, MODELS))
     if not has_forms(cluster.device) or not len(requested):
         return prediction
-    intervals = intervals or shipped_device_intervals()
+    intervals = intervals or gnn.shipped_device_intervals()
     nodes = prediction.graph.nodes.iloc[requested]
     family, dtype = (nodes[name].astype(object).to_numpy() for name in ("family", "dtype"))
     bounds = intervals.bounds_us(family, dtype, prediction.latency_us[requested])
@@ -179,7 +166,7 @@ def with_unseen_device_bounds(
     return replace(prediction, latency_low_us=low_us, latency_high_us=high_us, warnings=warnings)
 
 
-def with_calibrated_bounds(prediction: Prediction, cluster: ClusterSpec, intervals: NodeIntervals) -> Prediction:
+def with_calibrated_bounds(prediction: Prediction, cluster: ClusterSpec, intervals: gnn.NodeIntervals) -> Prediction:
     """Bounds from a checkpoint's validation runs, of nodes of a calibrated group that have a model's latency."""
     low_us, high_us = intervals.bounds_us(_table(prediction, cluster.device.name))
     measured = np.isin(prediction.source, MEASURED)
@@ -189,7 +176,7 @@ def with_calibrated_bounds(prediction: Prediction, cluster: ClusterSpec, interva
 
 def calibrated(
     predictors: Mapping[Mode, Predictor], recordings: Sequence[Step]
-) -> tuple[Intervals, Mapping[Mode, Sequence[StepMiss]]]:
+) -> tuple[gnn.Intervals, Mapping[Mode, Sequence[gnn.StepMiss]]]:
     """Intervals of these predictors' nodes and steps, and of each mode what it missed, one per recording.
 
     Nothing was fitted on the recordings. Raises InputError where one cannot be predicted.
@@ -197,7 +184,7 @@ def calibrated(
     from gnnperf.gnn import fit_node_intervals, fit_step_intervals, miss_of, run_of
 
     tables: list[pd.DataFrame] = []
-    misses: dict[Mode, list[StepMiss]] = {mode: [] for mode in predictors}
+    misses: dict[Mode, list[gnn.StepMiss]] = {mode: [] for mode in predictors}
     for step in each(recordings, "calibrating intervals", "recordings"):
         for mode, predictor in predictors.items():
             prediction = predictor.predict(step.graph, step.cluster)
@@ -206,8 +193,8 @@ def calibrated(
                 run=run_of(step.run), measured_us=step.nodes["latency_us"].to_numpy()))  # fmt: skip
             misses[mode].append(miss_of(run_of(step.run), (estimate.step_time_us, step.step_us), path_table(estimate)))
     devices = [step.cluster.device.name for step in recordings]
-    steps = {str(mode): fit_step_intervals(result, LEVEL, devices) for mode, result in misses.items()}
-    return Intervals(fit_node_intervals(pd.concat(tables, ignore_index=True), LEVEL), steps), misses
+    steps = {str(mode): fit_step_intervals(result, gnn.LEVEL, devices) for mode, result in misses.items()}
+    return gnn.Intervals(fit_node_intervals(pd.concat(tables, ignore_index=True), gnn.LEVEL), steps), misses
 
 
 def _table(estimate: Prediction, device: str) -> pd.DataFrame:
@@ -215,7 +202,7 @@ def _table(estimate: Prediction, device: str) -> pd.DataFrame:
 
     nodes = estimate.graph.nodes
     family = nodes["family"].astype(object).to_numpy()
-    return estimate_table(device, estimate.source, node_kinds(nodes), family, estimate.latency_us)
+    return gnn.estimate_table(device, estimate.source, node_kinds(nodes), family, estimate.latency_us)
 
 
 def question_about(step: Step, mode: Mode) -> Question:

@@ -12,9 +12,8 @@ import pandas as pd
 from gnnperf.core import NodeType
 from gnnperf.graph import ExecutionGraph, StepLabel
 from gnnperf.predict.request import Profiler, TraceEvidence
-from gnnperf.schedule import MeasuredStep
+from gnnperf.schedule import OUTLIER, MeasuredStep, step_us
 
-OUTLIER = 1.5  # times the median step of the run, or its inverse
 LEAST_STEPS = 3  # fewer do not say which one is odd
 LEAST_CALLS = 8  # of a class; fewer have no quantiles
 LEVEL = 0.9
@@ -28,11 +27,6 @@ COPY = (
 FORECAST = "The step time is a forecast from the measured latencies of step {}."
 REMOVED = "Host work is shortened by the profiler's own cost (profiler=remove); steps measured in the trace contain it."
 STALLS = "{stalls} {ms:.1f} ms in this step, as measured (stalls=remove predicts without them)."
-
-
-def step_us(label: StepLabel) -> float:
-    """Measured period of a step; of a step without one, its makespan."""
-    return label.makespan_us if label.period_us is None else label.period_us
 
 
 def outlier_steps(steps: Sequence[StepLabel]) -> frozenset[int]:

@@ -73,22 +73,13 @@ def _planned(estimate: StepPrediction, request: Request, device: DeviceSpec | No
 
 def _edited_plan(plan: Plan, edits: Sequence[Edit]) -> Plan | None:
     """The plan that states the edits; None: its keys do not."""
+    from gnnperf import whatif
     from gnnperf.generate import TransformerPlan
-    from gnnperf.whatif import (
-        Block,
-        ChangeCluster,
-        ChangeDevice,
-        ChangeLink,
-        DeclarePause,
-        InputStall,
-        OpLatency,
-        ScaleBatch,
-        Straggler,
-    )
 
-    keep_memory = (OpLatency, Straggler, InputStall, DeclarePause, ChangeLink, ChangeCluster, ChangeDevice, Block)
+    keep_memory = (whatif.OpLatency, whatif.Straggler, whatif.InputStall, whatif.DeclarePause, whatif.ChangeLink,
+                   whatif.ChangeCluster, whatif.ChangeDevice, whatif.Block)  # fmt: skip
     for edit in edits:
-        if isinstance(plan, TransformerPlan) and isinstance(edit, ScaleBatch):
+        if isinstance(plan, TransformerPlan) and isinstance(edit, whatif.ScaleBatch):
             schedule = plan.schedule
             micro, step = float(schedule.micro_batch * edit.factor), float(schedule.global_batch * edit.factor)
             if not (micro.is_integer() and step.is_integer()):

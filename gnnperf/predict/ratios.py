@@ -1,19 +1,23 @@
 """How far predictions that start from a trace may be off: steps of the same run, edits of it, and other GPUs.
 
-repeat    the step predicted for its own hardware, from measurements        by steps of public runs
-edit      step with edits / step without                                    by pairs of recorded runs
-gpu       step on other hardware / step predicted for the traced hardware   by calls that were measured on both GPUs
-host      host time on another host / predicted                             by ops that public traces share
+repeat       the step predicted for its own hardware, from measurements        by steps of public runs
+edit         step with edits / step without                                    by pairs of recorded runs
+link         the same, other links between ranks                               by pairs of recorded runs
+cluster      the same, ranks on other nodes (with their links)                 by pairs of recorded runs
+world_size   the same, other numbers of ranks                                  by pairs of recorded runs
+gpu          step on other hardware / step predicted for the traced hardware   by calls that were measured on both GPUs
+host         host time on another host / predicted                             by ops that public traces share
 
-An interval of the first two is a factor of the step. On other hardware, each node that the change concerns takes its
-lowest latency, then its highest, and both steps are scheduled: the kernels of one GPU are off together. A step also
-repeats no better than `repeat`; both errors add up in squares. Nodes that no closed form covers may be bound by
-arithmetic, bandwidth or launch, so their interval spans the three ratios.
+An interval of a step or of a ratio is a factor of it; those of several kinds of edits add up in squares. On other
+hardware, each node that the change concerns takes its lowest latency, then its highest, and both steps are scheduled:
+the kernels of one GPU are off together. A step also repeats no better than `repeat`; both errors add up in squares.
+Nodes that no closed form covers may be bound by arithmetic, bandwidth or launch, so their interval spans the three
+ratios.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 
 import numpy as np
@@ -25,6 +29,7 @@ from gnnperf.hardware import ClusterSpec, conf_dir
 
 FILE, STEP_FILE = "gpu_ratio.yaml", "step_ratio.yaml"
 UNMODELED, REPEAT, EDIT, HOST = "unmodeled", "repeat", "edit", "host"
+LINK, CLUSTER, WORLD_SIZE = "link", "cluster", "world_size"
 SHARE, LARGEST = 0.2, 0.4  # of log(measured / closed form); of op tables: `research.benchmarks.generations --ratios`
 
 
@@ -40,10 +45,12 @@ def step_ratio_intervals() -> DeviceIntervals:
     return load_device_intervals(conf_dir("analytic") / STEP_FILE)
 
 
-def step_bounds_us(kind: str, time_us: float) -> tuple[float, float]:
-    """Lowest and highest step time of a kind: REPEAT or EDIT."""
-    low, high = step_ratio_intervals().log_bounds[kind]
-    return time_us * float(np.exp(low)), time_us * float(np.exp(high))
+def step_bounds(kinds: Collection[str], value: float) -> tuple[float, float]:
+    """Lowest and highest step time or ratio; `kinds`: REPEAT, or those of the edits. 0 and infinity: not calibrated."""
+    known = step_ratio_intervals().log_bounds
+    bounds = np.array([known.get(kind, (-np.inf, np.inf)) for kind in kinds])  # [num_kinds, 2]
+    low, high = (float(np.linalg.norm(clipped)) for clipped in (bounds.clip(max=0.0)[:, 0], bounds.clip(0.0)[:, 1]))
+    return value * float(np.exp(-low)), value * float(np.exp(high))
 
 
 def retained(residual: np.ndarray, share: float = SHARE) -> np.ndarray:

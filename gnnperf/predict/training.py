@@ -39,65 +39,47 @@ def train(config: EntryConfig, onto: Console, evaluations: Sequence[Evaluation] 
     the first of several processes. Raises InputError: data, split or start that cannot be used.
     """
     # torch is imported after the configuration is known to be right: a typing error is reported at once
-    from gnnperf.gnn import (
-        begin_from,
-        build_model,
-        cards_of,
-        evaluate,
-        fit,
-        keep_what_helps,
-        leave_programs_out,
-        load_data,
-        load_start,
-        log_outputs,
-        make_checkpoint,
-        open_log,
-        print_comparison,
-        processes,
-        processors_of,
-        save_checkpoint,
-        unseen_shares,
-        write_comparison,
-    )
+    from gnnperf import gnn
 
     out = Path(config.out)
-    start = load_start(Path(config.init_from), config.model) if config.init_from else None
-    data = load_data(config.data, config.device_spec(), config.cluster_spec(), start.earlier if start else None)
+    start = gnn.load_start(Path(config.init_from), config.model) if config.init_from else None
+    data = gnn.load_data(config.data, config.device_spec(), config.cluster_spec(), start.earlier if start else None)
     onto.print(", ".join(f"{part}: {len(steps)} steps" for part, steps in data.steps.items()))
     for other, machine_scales in data.machine_scales.items():
         onto.print(f"{other}: {machine_scales}")
 
-    with open_log(config) as log:
+    with gnn.open_log(config) as log:
 
         def fresh() -> TypedGNN:
-            made = build_model(config, data)
-            return begin_from(made, start) if start else made
+            made = gnn.build_model(config, data)
+            return gnn.begin_from(made, start) if start else made
 
         begin = time.perf_counter()
-        model = fit(config, data, fresh(), log)
-        left_out = leave_programs_out(config, data, fresh)
-        if not processes().is_first:
+        model = gnn.fit(config, data, fresh(), log)
+        left_out = gnn.leave_programs_out(config, data, fresh)
+        if not gnn.processes().is_first:
             return None
 
-        shrinkage = keep_what_helps(model, data)
-        unseen = unseen_shares(left_out, shrinkage)
+        shrinkage = gnn.keep_what_helps(model, data)
+        unseen = gnn.unseen_shares(left_out, shrinkage)
         for of_whom, of_each in (("", shrinkage), (" in other programs", unseen)):
             for kind, shares in of_each.items():
                 onto.print(f"{kind}{of_whom}: {shares}")
 
         fit_s = time.perf_counter() - begin
-        calibrated_on = processors_of(cards_of(Path(config.data.path).expanduser()) / name for name in data.split.val)
+        cards = gnn.cards_of(Path(config.data.path).expanduser())
+        calibrated_on = gnn.processors_of(cards / name for name in data.split.val)
         training = {"seed": config.seed, "optim": asdict(config.optim), "trainer": asdict(config.trainer),
                     "init_from": start.sha256 if start else None, "processors": list(map(asdict, calibrated_on)),
                     "bucket_bytes": config.data.bucket_bytes}  # fmt: skip
-        checkpoint, errors = _calibrated(make_checkpoint(model, config.model, data, training, unseen), model, data)
-        checkpoint = save_checkpoint(out / "checkpoint.pt", checkpoint)
+        checkpoint, errors = _calibrated(gnn.make_checkpoint(model, config.model, data, training, unseen), model, data)
+        checkpoint = gnn.save_checkpoint(out / "checkpoint.pt", checkpoint)
 
-        tables = evaluate(model, data, config.evaluate_on)
-        write_comparison(tables, out / "errors.csv")
-        log_outputs(log, model, data.steps["val"], tables, out / "checkpoint.pt", checkpoint.sha256)
+        tables = gnn.evaluate(model, data, config.evaluate_on)
+        gnn.write_comparison(tables, out / "errors.csv")
+        gnn.log_outputs(log, model, data.steps["val"], tables, out / "checkpoint.pt", checkpoint.sha256)
         for part, table in tables.items():
-            print_comparison(part, table, onto)
+            gnn.print_comparison(part, table, onto)
         for evaluation in evaluations:
             evaluation(config, data, model, checkpoint, fit_s, log)
     verdict = verdict_of(errors, len({step.run for step in data.steps["train"]}))

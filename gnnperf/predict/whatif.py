@@ -17,68 +17,48 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
+from gnnperf import whatif
 from gnnperf.core import InputError, require_numbers
 from gnnperf.generate import section
-from gnnperf.whatif import (
-    Block,
-    ChangeCluster,
-    ChangeDevice,
-    ChangeDtype,
-    ChangeLink,
-    CompressMessages,
-    DeclarePause,
-    Edit,
-    FuseElementwise,
-    FuseHorizontally,
-    InputStall,
-    MoveToStream,
-    OpLatency,
-    ResizeTables,
-    ScaleBatch,
-    ScaleSequence,
-    Straggler,
-    TensorParallel,
-    WaitLater,
-    WorldSize,
-)
 
 KEY = "whatif"
 EXAMPLE = "whatif=[{latency:{op:aten::mm,factor:0.5}},{straggler:{rank:1,factor:1.3}}]"
 ROUTING = "state the program as a plan, as in --plan mixtral_8x7b --set plan.experts.skew=1.2"
+
 EDITS: Mapping[str, type] = {
-    "latency": OpLatency,
-    "straggler": Straggler,
-    "stall": InputStall,
-    "pause": DeclarePause,
-    "batch": ScaleBatch,
-    "sequence": ScaleSequence,
-    "dtype": ChangeDtype,
-    "fuse": FuseElementwise,
-    "horizontal": FuseHorizontally,
-    "compress": CompressMessages,
-    "world_size": WorldSize,
-    "tensor": TensorParallel,
-    "block": Block,
-    "overlap": WaitLater,
-    "stream": MoveToStream,
-    "device": ChangeDevice,
-    "link": ChangeLink,
-    "cluster": ChangeCluster,
-    "table_size": ResizeTables,
+    "latency": whatif.OpLatency,
+    "straggler": whatif.Straggler,
+    "stall": whatif.InputStall,
+    "pause": whatif.DeclarePause,
+    "batch": whatif.ScaleBatch,
+    "sequence": whatif.ScaleSequence,
+    "dtype": whatif.ChangeDtype,
+    "fuse": whatif.FuseElementwise,
+    "horizontal": whatif.FuseHorizontally,
+    "compress": whatif.CompressMessages,
+    "world_size": whatif.WorldSize,
+    "tensor": whatif.TensorParallel,
+    "block": whatif.Block,
+    "overlap": whatif.WaitLater,
+    "stream": whatif.MoveToStream,
+    "device": whatif.ChangeDevice,
+    "link": whatif.ChangeLink,
+    "cluster": whatif.ChangeCluster,
+    "table_size": whatif.ResizeTables,
 }
 
 
-def read_edits(entries: Sequence[Any]) -> tuple[Edit, ...]:
+def read_edits(entries: Sequence[Any]) -> tuple[whatif.Edit, ...]:
     """The edits of a `whatif` list; an entry that is an edit already stays."""
     return tuple(_edit(entry, f"{KEY}[{place}]") for place, entry in enumerate(entries))
 
 
 def edit_settings() -> dict[str, tuple[str, ...]]:
-    """Edit -> its settings, the first of which `parse_edit` takes without a name."""
+    """whatif.Edit -> its settings, the first of which `parse_edit` takes without a name."""
     return {name: tuple(f.name for f in fields(kind)) for name, kind in EDITS.items()}
 
 
-def written(edit: Edit) -> str:
+def written(edit: whatif.Edit) -> str:
     """An edit as `parse_edit` reads it, e.g. batch=factor:2; of another callable the name of its class."""
     name = next((name for name, kind in EDITS.items() if kind is type(edit)), None)
     if name is None:
@@ -120,7 +100,7 @@ def _value(text: str) -> int | float | str:
     return text
 
 
-def _edit(entry: Any, where: str) -> Edit:
+def _edit(entry: Any, where: str) -> whatif.Edit:
     if callable(entry):
         return entry  # an edit, not its description
     if not isinstance(entry, Mapping) or len(entry) != 1:
@@ -131,7 +111,7 @@ def _edit(entry: Any, where: str) -> Edit:
     where = f"{where}.{name}"
     require_numbers(settings, where)
     try:
-        edit: Edit = section(EDITS[name], settings, where)
+        edit: whatif.Edit = section(EDITS[name], settings, where)
     except InputError as error:
         if error.where.startswith(where):
             raise

@@ -12,6 +12,8 @@ from .medians import fit_medians as fit_medians
 from .medians import measured_latencies as measured_latencies
 from .replay import ReplayResult as ReplayResult
 from .replay import replay_step as replay_step
+from .step_measurements import OUTLIER as OUTLIER
 from .step_measurements import MeasuredStep as MeasuredStep
 from .step_measurements import forecast_step as forecast_step
 from .step_measurements import measured_step as measured_step
+from .step_measurements import step_us as step_us

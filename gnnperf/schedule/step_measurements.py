@@ -23,6 +23,7 @@ from gnnperf.schedule.medians import ClassMedians, fit_medians, in_peer_wait, me
 
 STALL_US = 1_000.0  # shorter ones are usual scatter of a host
 STALL_FACTOR = 10.0  # times the median of the node's class
+OUTLIER = 1.5  # times the median step, or its inverse: an outlier
 LEAST_NODES = 8  # of a class; fewer have no median that a stall among them leaves where it was
 HOST_CLASSES = (["segment", "op_name", "event_name"], ["segment", "event_name"], ["segment"])  # finest first
 RELATIONS = [str(relation) for relation in Relation]
@@ -113,9 +114,10 @@ def measured_step(graph: ExecutionGraph, label: StepLabel) -> MeasuredStep:
 
 
 def forecast_step(graph: ExecutionGraph, label: StepLabel) -> MeasuredStep:
-    """Measurements of another step: of the others, the one with the (lower) median step time.
+    """Measurements of another step: of the others that are no outliers, the one with the (lower) median step time.
 
     A whole step keeps what belongs together; medians or means node by node had larger errors (docs/benchmarks).
+    Outliers are judged by the (lower) median of the others; of the rest, steps with a period are preferred.
 
     Args:
         graph: the whole window.
@@ -128,9 +130,16 @@ def forecast_step(graph: ExecutionGraph, label: StepLabel) -> MeasuredStep:
     if not others:
         raise InputError("the trace has one step only", where="evidence=other_steps", allowed="evidence=trace or none",
                          remedy="record at least two steps")  # fmt: skip
-    periods = [s for s in others if s.period_us is not None]
-    ranked = sorted(periods or others, key=lambda s: (s.period_us or s.makespan_us, s.step))
-    return replace(measured_step(graph, ranked[(len(ranked) - 1) // 2]), from_other_steps=True)
+    ranked = sorted(others, key=lambda s: (step_us(s), s.step))
+    median_us = step_us(ranked[(len(ranked) - 1) // 2])
+    usual = [s for s in ranked if median_us <= OUTLIER * step_us(s) and step_us(s) <= OUTLIER * median_us]
+    chosen = [s for s in usual if s.period_us is not None] or usual
+    return replace(measured_step(graph, chosen[(len(chosen) - 1) // 2]), from_other_steps=True)
+
+
+def step_us(label: StepLabel) -> float:
+    """Measured period of a step; of a step without one, its makespan."""
+    return label.makespan_us if label.period_us is None else label.period_us
 
 
 def _usual_us(graph: ExecutionGraph) -> np.ndarray:

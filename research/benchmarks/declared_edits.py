@@ -40,11 +40,11 @@ from research.evaluation.repeats import RepeatOp
 BATCH = re.compile(r"_b(\d+)(?=_)")
 LOW, HALVED = "_bfloat16", 0.5
 LINK = re.compile(r"_(lo|[\d.]+g)$")
+RANKS = re.compile(r"_x(\d+)(?=_)")
 ROWS = re.compile(r"_r(\d+)k(?=_)")
 TENSOR = re.compile(r"(gpt_l\d+_w\d+_s\d+_b)(\d+)_tp_x2_(\S+)")
 TRANSFORMER = re.compile(r"_w(\d+)_s(\d+)_b(\d+)")
 FIRST_CONVOLUTIONS = {"resnet_n1": (1, 3, 6)}  # of each block; the stem is 0, the wider blocks have a third one
-Graphs = Mapping[str, ExecutionGraph]  # run -> graph of its first recording
 
 
 @dataclass(frozen=True)
@@ -56,19 +56,17 @@ class DeclaredPair:
     a: str
     b: str
     edits: tuple[whatif.Edit, ...]  # what makes A's graph B's
-    # the change without any model: the sleep, bytes over the wire, more tokens; 0 where none is at hand
+    # the change without any model: the sleep, time per Gbit over the wire, more tokens; 0 where none is at hand
     trivial_us: float = 0.0
+    wire_us_per_gbit: float = 0.0
     trivial: float = 1.0  # B's step / A's step likewise; 1 where there is `trivial_us`
 
 
-def declared_pairs(graphs: Graphs) -> list[DeclaredPair]:
+def declared_pairs(runs: set[str]) -> list[DeclaredPair]:
     """Every pair whose runs are there."""
-    listed = [
-        pair for pair in json.loads((DATASET / PAIRS).read_text())["pairs"] if {pair["a"], pair["b"]} <= set(graphs)
-    ]
+    listed = [pair for pair in json.loads((DATASET / PAIRS).read_text())["pairs"] if {pair["a"], pair["b"]} <= runs]
     result = [one for pair in listed for one in _intervention(pair)]
-    runs = set(graphs)
-    return [*result, *_links(graphs), *_tables(runs), *_sequences(runs), *shape_pairs(runs), *_tensors(runs)]
+    return [*result, *link_pairs(runs), *_tables(runs), *_sequences(runs), *shape_pairs(runs), *_tensors(runs)]
 
 
 def shape_pairs(runs: set[str]) -> Iterator[DeclaredPair]:
@@ -119,21 +117,31 @@ def _repeat(run: str, op: str, times: int, rank: int | None) -> RepeatOp:
     return RepeatOp(OpSelector(op, None, "forward", ranks, first), times)
 
 
-def _links(graphs: Graphs) -> Iterator[DeclaredPair]:
+def link_pairs(runs: set[str]) -> Iterator[DeclaredPair]:
     """Names that differ in the link by itself, between hosts in both directions, and from one host to two."""
-    for one, a, other, b in _differing(graphs, LINK, ""):
+    for one, a, other, b in _differing(runs, LINK, ""):
         if other == "lo":
             continue
         rate = float(other.removesuffix("g"))
         edits = (whatif.ChangeLink(rate_gbit_per_s=rate, link="inter"),)
-        nodes, num_steps = graphs[a].nodes, len(graphs[a].steps)
-        sent = nodes["message_bytes"][(nodes["node_type"] == "collective") & nodes["step"].ge(0)]  # each message once
-        wire_us = float(np.nansum(sent)) / num_steps / BYTES_PER_GBIT * 1e6
         if one == "lo":
-            yield DeclaredPair("two hosts", a, b, (whatif.ChangeCluster(nodes=2), *edits), wire_us / rate)
+            yield DeclaredPair("two hosts", a, b, (whatif.ChangeCluster(nodes=2), *edits), wire_us_per_gbit=1e6 / rate)
         else:
-            more_us = wire_us * (1.0 / rate - 1.0 / float(one.removesuffix("g")))
-            yield DeclaredPair("link", a, b, edits, more_us)
+            more_us = 1e6 / rate - 1e6 / float(one.removesuffix("g"))
+            yield DeclaredPair("link", a, b, edits, wire_us_per_gbit=more_us)
+
+
+def replica_pairs(runs: set[str]) -> Iterator[DeclaredPair]:
+    """Names that differ in the number of ranks, in both directions; DLRMs divide their tables as well."""
+    for old, a, new, b in _differing((run for run in runs if not run.startswith("dlrm")), RANKS, "_x"):
+        yield DeclaredPair("replicas", a, b, (whatif.WorldSize(int(new), 1 if old == "1" else None),))
+
+
+def _sent_gbit(graph: ExecutionGraph) -> float:
+    """What a step sends, each message once."""
+    nodes = graph.nodes
+    sent = nodes["message_bytes"][(nodes["node_type"] == "collective") & nodes["step"].ge(0)]
+    return float(np.nansum(sent)) / len(graph.steps) / BYTES_PER_GBIT
 
 
 def _tables(runs: set[str]) -> Iterator[DeclaredPair]:
@@ -212,7 +220,8 @@ def given(
     a_us, b_us = (float(np.mean(steps[run])) for run in (pair.a, pair.b))
     return Predicted(
         pair, structure(edited.graph, other), b_us - a_us, float(np.ptp(steps[pair.a]) + np.ptp(steps[pair.b])),
-        after_us - before_us, (after_us / before_us - 1.0) * a_us, pair.trivial_us + (pair.trivial - 1.0) * a_us,
+        after_us - before_us, (after_us / before_us - 1.0) * a_us,
+        pair.trivial_us + pair.wire_us_per_gbit * _sent_gbit(graph) + (pair.trivial - 1.0) * a_us,
     )  # fmt: skip
 
 
@@ -240,7 +249,7 @@ def outcomes() -> tuple[list[Predicted], list[str]]:
     of_run = {run: graphs[name] for run, name in first.items()}
     result: list[Predicted] = []
     left_out: list[str] = []
-    for pair in declared_pairs(of_run):
+    for pair in declared_pairs(set(of_run)):
         own = constants[results[first[pair.a]].workload]
         try:
             result.append(given(pair, of_run[pair.a], of_run[pair.b], steps, own))

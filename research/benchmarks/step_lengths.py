@@ -20,7 +20,8 @@ import numpy as np
 from gnnperf.core import each
 from gnnperf.gnn.data.recordings import Recording, read_recordings
 from gnnperf.graph import load_graph
-from gnnperf.predict import Request, predict, step_us
+from gnnperf.predict import Request, predict
+from gnnperf.schedule import step_us
 from research.benchmarks._frame import print_head, print_row, run_main
 from research.benchmarks._results import save_result
 

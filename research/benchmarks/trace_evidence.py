@@ -3,7 +3,7 @@
     python -m research.benchmarks.trace_evidence [--runs TEXT ...]
 
 Prints Markdown tables over all public GPU runs with a measured step. Steps that are forecast have a period, in runs of
-three steps or more. An outlier step takes OUTLIER times the median period of its run, or its inverse.
+three steps or more; outliers are those that predict.py names. Without stalls: `stalls=remove`, of measured steps too.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ import numpy as np
 
 from gnnperf.core import InputError, NodeType, Source, StepTimeKind
 from gnnperf.graph import ExecutionGraph
-from gnnperf.predict import Request, StepPrediction, step_us
+from gnnperf.predict import Request, StepPrediction, outlier_steps
 from gnnperf.predict.api import predicted
 from gnnperf.predict.assembly import choose_step, other_step
 from gnnperf.predict.request import Stalls, TraceEvidence
+from gnnperf.schedule import step_us
 from gnnperf.trace.public.catalog import load_catalog
 from research.benchmarks._frame import parser_of, run_main
 from research.benchmarks._public_runs import Recording, imported, recordings
@@ -28,7 +29,6 @@ from research.benchmarks._results import save_result
 
 KINDS = ("kineto", "archive", "execution-trace")
 BLIND, DEFAULT = TraceEvidence.none, TraceEvidence.auto
-OUTLIER = 1.5
 LEAST_STEPS = 3
 
 
@@ -56,7 +56,7 @@ class Forecast:
     # run, step: which
     run: str
     step: int
-    outlier: bool  # whether its period is far from the run's median
+    outlier: bool  # whether it is far from the run's median step
     error: float  # of evidence=other_steps
     copy: float  # mean error over all other steps, each taken as the prediction
     nearest: float  # error of the nearest step
@@ -114,21 +114,22 @@ def num_uncovered(result: StepPrediction) -> int:
     return int((measured & (result.prediction.source == Source.UNCOVERED)).sum())
 
 
-def forecasts(run: str, graph: ExecutionGraph) -> list[Forecast]:
-    """Every step with a period; () for runs of fewer than LEAST_STEPS steps."""
+def forecasts(run: str, graph: ExecutionGraph, stalls: Stalls = Stalls.keep) -> list[Forecast]:
+    """Every step with a period, with its stalls or without; () for runs of fewer than LEAST_STEPS steps."""
     labels = [label for label in graph.steps if label.period_us is not None]
     if len(graph.steps) < LEAST_STEPS or len(labels) < 2:
         return []
-    period_us = {label.step: step_us(label) for label in labels}
-    median_us = float(np.median(list(period_us.values())))
+    period_us, outliers = {label.step: step_us(label) for label in labels}, outlier_steps(graph.steps)
+    if stalls is Stalls.remove:
+        period_us = {step: predicted(graph, Request(step=step, stalls=stalls)).step_time_us for step in period_us}
     rows = []
     for label in labels:
         us = period_us[label.step]
-        result = predicted(graph, Request(step=label.step, evidence=TraceEvidence.other_steps))
+        result = predicted(graph, Request(step=label.step, evidence=TraceEvidence.other_steps, stalls=stalls))
         others = [abs(other / us - 1) for step, other in period_us.items() if step != label.step]
         nearest = other_step(replace(graph, steps=tuple(labels)), label)
-        error, away = abs(result.step_time_us / us - 1), max(us / median_us, median_us / us)
-        rows.append(Forecast(run, label.step, away > OUTLIER, error, float(np.mean(others)),
+        error = abs(result.step_time_us / us - 1)
+        rows.append(Forecast(run, label.step, label.step in outliers, error, float(np.mean(others)),
                              abs(period_us[nearest.step] / us - 1), len(others)))  # fmt: skip
     return rows
 
@@ -147,7 +148,9 @@ def own_table(rows: Sequence[OwnGpu]) -> str:
     if marked:
         lines += [
             _own_row("blind, traces with step marks", "measured step", marked, "blind", "measured"),
+            _own_row("the same", "measured step without stalls", marked, "blind", "removed"),
             _own_row("default, traces with step marks", "measured step", marked, "default", "measured"),
+            _own_row("the same, `stalls=remove`", "measured step", marked, "removed", "measured"),
         ]
     return "\n".join(lines)
 
@@ -164,18 +167,20 @@ def _own_row(name: str, reference: str, rows: Sequence[OwnGpu], predicted: str, 
     return f"| {name} | {reference} | {len(rows)} | {texts} | {signed.mean():+.2f} % | {missing:,} |"
 
 
-def forecast_table(rows: Sequence[Forecast]) -> str:
+def forecast_table(with_stalls: Sequence[Forecast], without: Sequence[Forecast] = ()) -> str:
     """Markdown: means per run of the forecast's errors and of copies', over runs."""
     lines = [
         "| steps | runs | forecast, median / p90 | copy of another step | nearest step | no worse than the copy | "
         "than the nearest |",
         "|---|---|---|---|---|---|---|",
     ]
-    usual = [row for row in rows if not row.outlier]
-    several = [row for row in usual if row.num_others > 1]
-    for name, chosen in (("all", rows), ("outlier steps left out", usual),
-                         ("of these, two or more steps to predict from", several)):  # fmt: skip
-        if chosen:
+    for rows, every in ((with_stalls, "all"), (without, "all, without stalls")):
+        usual = [row for row in rows if not row.outlier]
+        several = [row for row in usual if row.num_others > 1]
+        for name, chosen in ((every, rows), ("outlier steps left out", usual),
+                             ("of these, two or more steps to predict from", several)):  # fmt: skip
+            if not chosen:
+                continue
             errors = errors_by_run(chosen)
             ends = zip(np.median(errors, axis=0), np.quantile(errors, 0.9, axis=0), strict=True)
             texts, shares = " | ".join(f"{low:.2f} / {high:.2f} %" for low, high in ends), no_worse(errors)
@@ -201,6 +206,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     own: list[OwnGpu] = []
     steps: list[Forecast] = []
+    without: list[Forecast] = []
     for run, graph in gpu_recordings(args.runs):
         try:
             own.append(own_gpu(run, graph))
@@ -208,6 +214,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"left out: {run}: {error.what}", file=sys.stderr)
             continue
         steps += forecasts(run, graph)
+        without += forecasts(run, graph, Stalls.remove)
         last = own[-1]
         print(f"{run}: {100 * (last.default_us / last.measured_us - 1):+.2f} %, blind "
               f"{100 * (last.blind_us / last.measured_us - 1):+.1f} %", file=sys.stderr)  # fmt: skip
@@ -219,7 +226,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         save_result("trace_uncovered", sum(row.uncovered for row in own))
         save_result("trace_blind", float(np.nanmedian(errors[1])))
     if steps:
-        print(f"\n{forecast_table(steps)}")
+        print(f"\n{forecast_table(steps, without)}")
         by_run = errors_by_run(steps)
         save_result("trace_forecast", float(np.median(by_run[:, 0])))
         save_result("trace_forecast_copy", float(no_worse(by_run)[0]))

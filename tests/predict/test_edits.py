@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from gnnperf import whatif
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import NodeType, Source
@@ -26,28 +27,6 @@ from gnnperf.predict.whatif import read_edits
 from gnnperf.report.console import print_summary
 from gnnperf.report.json_document import document
 from gnnperf.report.text import whatif_lines
-from gnnperf.whatif import (
-    Block,
-    ChangeCluster,
-    ChangeDevice,
-    ChangeDtype,
-    ChangeLink,
-    CompressMessages,
-    DeclarePause,
-    FuseElementwise,
-    FuseHorizontally,
-    InputStall,
-    MoveToStream,
-    OpLatency,
-    ResizeTables,
-    ScaleBatch,
-    ScaleSequence,
-    Straggler,
-    WaitLater,
-    apply,
-)
-from gnnperf.whatif.edit import Edit
-from gnnperf.whatif.world_size import WorldSize
 from tests.generate.transformer.plans import small
 from tests.predict.predictions import COLLECTIVE, GEMM_0, GEMM_1, Fixed, question, toy_prediction
 from tests.report.page.pages import page_of
@@ -60,9 +39,11 @@ def test_every_edit() -> None:
         {"batch": {"factor": 2}}, {"dtype": {"of": "float32", "to": "bfloat16"}}, {"fuse": {"phase": "forward"}},
         {"compress": {"kind": "all_reduce", "to": "float16"}}, {"world_size": {"ranks": 16}},
     ])  # fmt: skip
-    assert result == (OpLatency("aten::mm", 0.5), Straggler(1, 2), InputStall(3.0), ScaleBatch(2),
-                     ChangeDtype("float32", "bfloat16"), FuseElementwise("forward"),
-                     CompressMessages("all_reduce", to="float16"), WorldSize(16))  # fmt: skip
+    assert result == (
+        whatif.OpLatency("aten::mm", 0.5), whatif.Straggler(1, 2), whatif.InputStall(3.0), whatif.ScaleBatch(2),
+        whatif.ChangeDtype("float32", "bfloat16"), whatif.FuseElementwise("forward"),
+        whatif.CompressMessages("all_reduce", to="float16"), whatif.WorldSize(16),
+    )  # fmt: skip
 
 
 def test_edits_of_hardware_waits_and_structure() -> None:
@@ -74,9 +55,10 @@ def test_edits_of_hardware_waits_and_structure() -> None:
         {"table_size": {"factor": 4}},
     ])  # fmt: skip
     assert result == (
-        ChangeDevice("h100_sxm"), ChangeLink(rate_gbit_per_s=1, link="inter"), ChangeCluster("hgx_h100", 2),
-        ScaleSequence(to=128), FuseHorizontally(models=4), DeclarePause(5, 1),
-        Block("all_reduce"), WaitLater(until="optimizer"), MoveToStream("copy"), ResizeTables(4),
+        whatif.ChangeDevice("h100_sxm"), whatif.ChangeLink(rate_gbit_per_s=1, link="inter"),
+        whatif.ChangeCluster("hgx_h100", 2), whatif.ScaleSequence(to=128), whatif.FuseHorizontally(models=4),
+        whatif.DeclarePause(5, 1), whatif.Block("all_reduce"), whatif.WaitLater(until="optimizer"),
+        whatif.MoveToStream("copy"), whatif.ResizeTables(4),
     )  # fmt: skip
 
 
@@ -104,12 +86,12 @@ def test_one_clear_message(entry: object, message: str) -> None:
 def test_both_steps_by_hand() -> None:
     """10 + 120 + 50 + 5 = 185; gemms twice as long: 10 + 240 + 50 + 5, rank 1's at 7 us: rank 0 is last, 10 + 100."""
     op = str(toy_prediction().prediction.graph.nodes["op_name"][GEMM_0])
-    unedited, edits = toy_prediction(), (OpLatency(op, factor=2.0),)
+    unedited, edits = toy_prediction(), (whatif.OpLatency(op, factor=2.0),)
     args = Fixed(), load_cluster("hgx8"), question(unedited.label)
     estimate = with_edits(unedited, edits, *args)
     assert (estimate.step_time_us, estimate.whatif.step_time_us) == (185.0, 305.0)  # type: ignore[union-attr]
     assert estimate.whatif_difference_us == 120.0
-    declared = with_edits(unedited, (OpLatency(op, us=7.0, rank=1),), *args)
+    declared = with_edits(unedited, (whatif.OpLatency(op, us=7.0, rank=1),), *args)
     assert declared.whatif_difference_us == -20.0
     assert declared.whatif.prediction.prediction.source[GEMM_1] == Source.DECLARED  # type: ignore[union-attr]
     assert estimate.whatif.prediction.step_time_error is None  # type: ignore[union-attr]  # nothing measured belongs to it
@@ -117,7 +99,9 @@ def test_both_steps_by_hand() -> None:
 
 def test_what_cannot_be_known_is_a_warning_and_everything_is_reported() -> None:
     unedited = toy_prediction()
-    estimate = with_edits(unedited, (Straggler(1, 2.0),), Fixed(), load_cluster("hgx8"), question(unedited.label))
+    estimate = with_edits(
+        unedited, (whatif.Straggler(1, 2.0),), Fixed(), load_cluster("hgx8"), question(unedited.label)
+    )
     assert estimate.whatif is not None and any("transfers down" in one for one in estimate.whatif.unknown)
     assert any("not known:" in line and "transfers down" in line for line in whatif_lines(estimate))
     assert estimate.warnings == unedited.warnings
@@ -152,20 +136,20 @@ def test_steps_of_several_lengths_have_quantiles(tmp_path: Path) -> None:
 def test_a_work_that_no_one_reports_is_stated() -> None:
     unedited = toy_prediction()
     holes = Fixed({GEMM_1: float("nan")})
-    estimate = with_edits(unedited, (Straggler(0, 2.0),), holes, load_cluster("hgx8"), question(unedited.label))
+    estimate = with_edits(unedited, (whatif.Straggler(0, 2.0),), holes, load_cluster("hgx8"), question(unedited.label))
     assert estimate.warnings[0].startswith("What if: 1 nodes are not covered with the edits, 0 without")
 
 
 def test_a_grown_job_is_placed_on_the_cluster_anew() -> None:
     """Eight nodes: one of 8 ranks each before, eight of 64 each then, as for the plan of 64 replicas itself."""
     device, cluster = load_device("a100_sxm_80gb"), replace(load_cluster("dgx_a100"), nodes=8)
-    grown = predict(Request(plan=small(1, 1, 8), hardware=device, cluster=cluster, whatif=[WorldSize(64)]))
+    grown = predict(Request(plan=small(1, 1, 8), hardware=device, cluster=cluster, whatif=[whatif.WorldSize(64)]))
     wanted = predict(Request(plan=small(1, 1, 64), hardware=device, cluster=cluster))
     assert grown.whatif is not None
     assert grown.whatif.step_time_us == pytest.approx(wanted.step_time_us, rel=1e-12)
     with pytest.raises(InputError, match="64 ranks do not fit on 1 nodes"):
         one = replace(cluster, nodes=1)
-        predict(Request(plan=small(1, 1, 8), hardware=device, cluster=one, whatif=[WorldSize(64)]))
+        predict(Request(plan=small(1, 1, 8), hardware=device, cluster=one, whatif=[whatif.WorldSize(64)]))
 
 
 class ByDevice:
@@ -181,16 +165,16 @@ def test_the_step_on_another_device() -> None:
     """10 + 60 + 60 + 5; the unedited step stays on its own."""
     unedited = toy_prediction()
     args = ByDevice(), load_cluster("dgx1_v100"), question(unedited.label)
-    estimate = with_edits(unedited, (ChangeDevice("h100_sxm"),), *args)
+    estimate = with_edits(unedited, (whatif.ChangeDevice("h100_sxm"),), *args)
     assert estimate.whatif is not None
     assert estimate.whatif.step_time_us == 135.0
     assert (estimate.hardware, estimate.whatif.prediction.hardware) == ("v100_sxm2_32gb", "h100_sxm")
 
 
 def test_declared_latencies_hold_on_any_device() -> None:
-    for declared, expected_us in ((OpLatency("aten::mm", us=7.0, rank=1), [50.0, 7.0]),
-                                  (OpLatency("aten::mm", factor=0.5), [25.0, 30.0])):  # fmt: skip
-        edited = apply(two_rank_graph(), (declared, ChangeDevice("h100_sxm")))
+    for declared, expected_us in ((whatif.OpLatency("aten::mm", us=7.0, rank=1), [50.0, 7.0]),
+                                  (whatif.OpLatency("aten::mm", factor=0.5), [25.0, 30.0])):  # fmt: skip
+        edited = whatif.apply(two_rank_graph(), (declared, whatif.ChangeDevice("h100_sxm")))
         result = predict_edited(edited, ByDevice(), load_cluster("dgx1_v100"))
         assert result.latency_us[[GEMM_0, GEMM_1]].tolist() == expected_us
         assert (result.source[GEMM_1] == Source.DECLARED) == (declared.us is not None)
@@ -206,17 +190,17 @@ def by_key(hardware: str | None, cluster: str | None) -> np.ndarray:
     return AnalyticPredictor().predict(graph, choose_target(graph, device, spec).cluster).latency_us
 
 
-def by_edit(*edits: Edit) -> np.ndarray:
+def by_edit(*edits: whatif.Edit) -> np.ndarray:
     """[num_nodes] us: as edits of the same step answer."""
     graph = two_rank_graph()
     cluster = choose_target(graph, None, None).cluster
-    return predict_edited(apply(graph, edits), AnalyticPredictor(), cluster).latency_us
+    return predict_edited(whatif.apply(graph, edits), AnalyticPredictor(), cluster).latency_us
 
 
 def test_edits_agree_with_hardware_and_cluster() -> None:
-    np.testing.assert_array_equal(by_edit(ChangeDevice("a100_sxm_80gb")), by_key("a100_sxm_80gb", "dgx1_v100"))
-    np.testing.assert_array_equal(by_edit(ChangeCluster("single")), by_key(None, "single"))
-    device, cluster = ChangeDevice("h100_sxm"), ChangeCluster("hgx_h100", host="xeon_e5_2698_v4")
+    np.testing.assert_array_equal(by_edit(whatif.ChangeDevice("a100_sxm_80gb")), by_key("a100_sxm_80gb", "dgx1_v100"))
+    np.testing.assert_array_equal(by_edit(whatif.ChangeCluster("single")), by_key(None, "single"))
+    device, cluster = whatif.ChangeDevice("h100_sxm"), whatif.ChangeCluster("hgx_h100", host="xeon_e5_2698_v4")
     np.testing.assert_allclose(by_edit(device, cluster), by_key("h100_sxm", "hgx_h100"))
     np.testing.assert_allclose(by_edit(cluster, device), by_key("h100_sxm", "hgx_h100"))
     assert not np.array_equal(by_key("h100_sxm", "hgx_h100"), by_key(None, None))
@@ -224,7 +208,8 @@ def test_edits_agree_with_hardware_and_cluster() -> None:
 
 def test_only_hosts_differ_where_the_host_moves() -> None:
     """cluster= takes host overheads as they hold for its own host; an edit moves them from the host that was."""
-    ours, theirs = by_edit(ChangeDevice("h100_sxm"), ChangeCluster("hgx_h100")), by_key("h100_sxm", "hgx_h100")
+    ours = by_edit(whatif.ChangeDevice("h100_sxm"), whatif.ChangeCluster("hgx_h100"))
+    theirs = by_key("h100_sxm", "hgx_h100")
     is_host = (two_rank_graph().nodes["node_type"] == NodeType.HOST).to_numpy()
     np.testing.assert_allclose(ours[~is_host], theirs[~is_host])
     old, new = (load_cluster(name).host for name in ("dgx1_v100", "hgx_h100"))
@@ -234,14 +219,14 @@ def test_only_hosts_differ_where_the_host_moves() -> None:
 
 
 def test_a_slower_link_is_slower_and_only_it() -> None:
-    fast, slow = by_edit(), by_edit(ChangeLink(bandwidth_factor=0.5))
+    fast, slow = by_edit(), by_edit(whatif.ChangeLink(bandwidth_factor=0.5))
     assert slow[COLLECTIVE] > fast[COLLECTIVE]
     assert np.delete(slow, COLLECTIVE).tolist() == np.delete(fast, COLLECTIVE).tolist()
 
 
 def test_requested_collective_models_hold_in_every_cluster() -> None:
     unedited = toy_prediction()
-    edits = (ChangeDevice("h100_sxm"), ChangeCluster("hgx_h100", host="xeon_e5_2698_v4"))
+    edits = (whatif.ChangeDevice("h100_sxm"), whatif.ChangeCluster("hgx_h100", host="xeon_e5_2698_v4"))
     args = (unedited, edits, AnalyticPredictor(), load_cluster("dgx1_v100"), question(unedited.label))
     fitted, specified = with_edits(*args), with_edits(*args, "specification")
     given = [estimate.whatif.prediction.prediction.latency_us for estimate in (fitted, specified) if estimate.whatif]
@@ -254,7 +239,7 @@ def test_requested_collective_models_hold_in_every_cluster() -> None:
 
 def test_an_edit_states_how_much_measured_work_it_changes(trace: Path) -> None:
     """Of 100 + 120 us of products and a transfer of 50; the path: host 10, product 120, transfer 50, wait 5."""
-    estimate = predict(Request(trace=trace, whatif=[OpLatency("aten::mm", 2.0)]))
+    estimate = predict(Request(trace=trace, whatif=[whatif.OpLatency("aten::mm", 2.0)]))
     assert estimate.whatif is not None
     assert estimate.whatif.result[-1].startswith(
         "0.22 of 0.27 ms on devices and links change (0 % of it without a model"
@@ -268,11 +253,13 @@ def test_an_edit_states_how_much_measured_work_it_changes(trace: Path) -> None:
 def test_a_plan_with_a_larger_batch_has_its_memory() -> None:
     plan, device = small(2, 1, 1, micro_batch=5), load_device("a100_sxm_80gb")
     larger = replace(plan, schedule=replace(plan.schedule, micro_batch=10, global_batch=2 * plan.schedule.global_batch))
-    edited = predict(Request(plan=plan, hardware=device, whatif=[ScaleBatch(2)], findings=False, memory=True))
+    edited = predict(Request(plan=plan, hardware=device, whatif=[whatif.ScaleBatch(2)], findings=False, memory=True))
     wanted = predict(Request(plan=larger, hardware=device, findings=False, memory=True))
     assert edited.whatif is not None
     assert edited.whatif.step_time_us == pytest.approx(wanted.step_time_us)
     sizes = [[rank.peak.peak_bytes for rank in one.peak_memory] for one in (edited.whatif.prediction, wanted)]
     assert sizes[0] == sizes[1]
-    unknown = predict(Request(plan=plan, hardware=device, whatif=[FuseElementwise()], findings=False, memory=True))
+    unknown = predict(
+        Request(plan=plan, hardware=device, whatif=[whatif.FuseElementwise()], findings=False, memory=True)
+    )
     assert any("peak memory of a plan with FuseElementwise" in note for note in unknown.notes)

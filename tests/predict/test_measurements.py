@@ -14,17 +14,18 @@ from rich.console import Console
 
 from gnnperf.core import InputError
 from gnnperf.core.schema import Source
+from gnnperf.gnn import DeviceIntervals
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
 from gnnperf.hardware import load_cluster, load_device
-from gnnperf.predict import Request, api, composed, predict
+from gnnperf.predict import Request, api, composed, predict, ratios
 from gnnperf.predict.measurements import LEAST_CALLS, TraceMeasurements, outlier_steps
-from gnnperf.predict.ratios import EDIT, REPEAT, bound_ratios, gpu_ratio_intervals, ratio_bounds, step_ratio_intervals
+from gnnperf.predict.ratios import CLUSTER, EDIT, LINK, REPEAT, WORLD_SIZE, step_bounds, step_ratio_intervals
 from gnnperf.predict.request import TraceEvidence, check
 from gnnperf.predict.trace_evidence import SHORT, unmodeled_ratio
 from gnnperf.report.console import print_summary
 from gnnperf.report.json_document import document
 from gnnperf.report.text import comparison, headline, steps_line
-from gnnperf.whatif import HardwareChange, OpLatency
+from gnnperf.whatif import ChangeCluster, ChangeDevice, ChangeLink, Edit, HardwareChange, OpLatency, WorldSize
 from gnnperf.whatif.edit import unedited
 from tests.predict.predictions import GEMM_0, GEMM_1, toy_prediction
 from tests.report.page.pages import page_of
@@ -126,28 +127,57 @@ def test_an_edit_has_its_ratio_with_an_interval(trace: Path) -> None:
     assert result.whatif is not None and result.whatif.ratio_interval == pytest.approx((low, high))
 
 
+@pytest.mark.parametrize(
+    ("edits", "family", "reason"),
+    [
+        ([ChangeLink(bandwidth_factor=0.5)], LINK, ""),
+        ([ChangeCluster(nodes=2), ChangeLink(rate_gbit_per_s=1, link="inter")], CLUSTER, ""),
+        ([ChangeDevice("h200")], "", "the device"),
+        ([ChangeCluster("dgx1_v100")], "", "the hosts"),
+        ([WorldSize(8, data_parallel=2)], "", "numbers of ranks above 2"),
+    ],
+)
+def test_links_and_nodes_have_intervals_of_their_own_and_devices_a_reason(
+    trace: Path, edits: list[Edit], family: str, reason: str
+) -> None:
+    result = predict(Request(trace=trace, whatif=edits))
+    assert result.whatif is not None
+    unknown = any(one.endswith(f"(no interval): no recorded pairs differ in {reason}") for one in result.whatif.unknown)
+    assert unknown == bool(reason)
+    ratio = result.whatif.step_time_us / result.step_time_us
+    expected = step_bounds((family,), ratio) if family else None
+    assert result.whatif.ratio_interval == (expected and pytest.approx(expected))
+
+
+def test_errors_of_several_kinds_of_edits_add_up_in_squares(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = DeviceIntervals(0.9, {EDIT: (-0.3, 0.5), WORLD_SIZE: (-0.4, 1.2)}, ())
+    monkeypatch.setattr(ratios, "step_ratio_intervals", lambda: known)
+    assert step_bounds((EDIT,), 2.0) == pytest.approx((2 * np.exp(-0.3), 2 * np.exp(0.5)))
+    assert step_bounds((EDIT, WORLD_SIZE), 2.0) == pytest.approx((2 * np.exp(-0.5), 2 * np.exp(1.3)))
+
+
 def test_the_ratio_of_a_kernel_has_the_bounds_of_its_family_and_wider_ones_without_a_form(trace: Path) -> None:
     result = predict(Request(trace=trace, hardware=H100))
     own = api.Setup(two_rank_graph(), Request(trace=trace, hardware=H100), api.Models(api.AnalyticPredictor()))
     before = own.predictors.on_traced_cluster(own.step)
     assert before is not None
-    bounds = ratio_bounds(result.prediction, before, own.traced, own.target.cluster)
-    low, high = gpu_ratio_intervals().log_bounds["gemm"]
+    bounds = ratios.ratio_bounds(result.prediction, before, own.traced, own.target.cluster)
+    low, high = ratios.gpu_ratio_intervals().log_bounds["gemm"]
     dtype = str(result.prediction.graph.nodes["dtype"].iloc[GEMM_0])
-    low, high = gpu_ratio_intervals().log_bounds.get(f"gemm | {dtype}", (low, high))
+    low, high = ratios.gpu_ratio_intervals().log_bounds.get(f"gemm | {dtype}", (low, high))
     assert bounds[:, GEMM_0] == pytest.approx(np.exp([low, high]))
     source = result.prediction.source.copy()
     source[GEMM_1] = Source.SCALED
-    wide = ratio_bounds(replace(result.prediction, source=source), before, own.traced, own.target.cluster)
+    wide = ratios.ratio_bounds(replace(result.prediction, source=source), before, own.traced, own.target.cluster)
     assert wide[1, GEMM_1] / wide[0, GEMM_1] > bounds[1, GEMM_0] / bounds[0, GEMM_0]
-    same = ratio_bounds(before, before, own.traced, own.traced)
+    same = ratios.ratio_bounds(before, before, own.traced, own.traced)
     assert (same == 1.0).all()  # what does not move keeps its measurement
 
 
 def test_an_unmodeled_kernel_moves_by_its_bound() -> None:
     floor_us = DGX1.device.launch_floor_us
     short, long = unmodeled_ratio(np.array([SHORT * floor_us, 1e3]), DGX1, HGX)
-    launch, bandwidth, arithmetic = bound_ratios(DGX1, HGX)
+    launch, bandwidth, arithmetic = ratios.bound_ratios(DGX1, HGX)
     assert launch == 1.0 > bandwidth > arithmetic  # the rates of H100 grew more than its bandwidth
     assert (short, long) == pytest.approx((HGX.device.launch_floor_us / floor_us, bandwidth))
 

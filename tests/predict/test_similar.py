@@ -16,19 +16,8 @@ from gnnperf.core.errors import InputError
 from gnnperf.core.schema import NodeType
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.tables import EdgeList, node_table
-from gnnperf.predict import api
+from gnnperf.predict import api, similar
 from gnnperf.predict.coverage import calls_to_measure
-from gnnperf.predict.similar import (
-    OFFSET_ROWS,
-    REASON,
-    Reach,
-    SimilarPredictor,
-    call_numbers,
-    choose,
-    corrections,
-    factors,
-    solved,
-)
 from gnnperf.predict.step_prediction import StepPrediction
 from tests.predict.predictions import Fixed, toy_prediction
 
@@ -60,29 +49,29 @@ def _measured(places: Sequence[int], factor: float) -> np.ndarray:
 
 
 def test_what_all_measured_calls_are_off_by_moves_the_others() -> None:
-    factor, count = factors(GRAPH.nodes, _measured(range(0, 40, 2), 2.0), BASE)
+    factor, count = similar.factors(GRAPH.nodes, _measured(range(0, 40, 2), 2.0), BASE)
     assert set(count) == {20}
     assert factor[1::2] == pytest.approx(2.0, rel=0.25)  # shrunk toward 1
     assert (factor > 1.5).all()
 
 
 def test_a_few_calls_or_calls_that_do_not_tell_of_each_other_change_nothing() -> None:
-    assert (factors(GRAPH.nodes, _measured(range(9), 2.0), BASE)[0] == 1.0).all()
-    assert (factors(GRAPH.nodes, np.full(40, np.nan), BASE)[0] == 1.0).all()
+    assert (similar.factors(GRAPH.nodes, _measured(range(9), 2.0), BASE)[0] == 1.0).all()
+    assert (similar.factors(GRAPH.nodes, np.full(40, np.nan), BASE)[0] == 1.0).all()
     either = np.where(np.arange(40) % 2 == 0, 0.5, 2.0)  # neighbors contradict each other
-    assert (factors(GRAPH.nodes, BASE * either, BASE)[0] == 1.0).all()
+    assert (similar.factors(GRAPH.nodes, BASE * either, BASE)[0] == 1.0).all()
 
 
 def test_another_family_or_dtype_keeps_its_prediction() -> None:
     dtype = GRAPH.nodes["dtype"].astype(object).to_numpy(copy=True)
     dtype[39] = "float16"
-    factor, count = factors(GRAPH.nodes.assign(dtype=dtype), _measured(range(30), 2.0), BASE)
+    factor, count = similar.factors(GRAPH.nodes.assign(dtype=dtype), _measured(range(30), 2.0), BASE)
     assert (factor[39], count[39]) == (1.0, 0)
     assert factor[38] > 1.5
 
 
 def test_numbers_of_a_call_by_hand() -> None:
-    numbers = np.exp(call_numbers(_graph([32]).nodes, np.array([5.0])))
+    numbers = np.exp(similar.call_numbers(_graph([32]).nodes, np.array([5.0])))
     assert numbers[0].tolist() == pytest.approx([5.0, 1 + 2 * 32**3, 1 + 12 * 32**2, 32, 32, 32, 32])
 
 
@@ -93,10 +82,10 @@ def test_measured_calls_keep_their_latency_and_the_others_say_why(tmp_path: Path
              "launch_included": False, "device": "a card of mine"} for e in EDGES[::2]]  # fmt: skip
     path = tmp_path / "ops.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    result = SimilarPredictor(read_measured(path, Fixed()), Fixed()).predict(_graph(), cluster())
+    result = similar.SimilarPredictor(read_measured(path, Fixed()), Fixed()).predict(_graph(), cluster())
     assert result.latency_us[::2].tolist() == [2.0 * e / 16 for e in EDGES[::2]]
     assert (result.latency_us[1::2] > 1.5 * np.array(EDGES[1::2]) / 16).all()
-    assert result.reasons[1] == REASON.format(count=20)
+    assert result.reasons[1] == similar.REASON.format(count=20)
     assert result.reasons[0] == "measured"
 
 
@@ -134,28 +123,28 @@ def _pool(seed: int = 0, count: int = 200) -> np.ndarray:
 
 
 def test_the_offset_is_shrunk_by_hand() -> None:
-    offset, weights = solved(np.zeros((4, 1)), np.full(4, 0.3), Reach(1.0, float("inf")))
-    assert offset == pytest.approx(4 * 0.3 / (4 + OFFSET_ROWS))
+    offset, weights = similar.solved(np.zeros((4, 1)), np.full(4, 0.3), similar.Reach(1.0, float("inf")))
+    assert offset == pytest.approx(4 * 0.3 / (4 + similar.OFFSET_ROWS))
     assert not weights.any()
 
 
 def test_a_row_that_is_believed_is_met() -> None:
     off = np.array([0.2, -0.1, 0.4])
     places = np.array([[0.0], [1.0], [3.0]])
-    offset, weights = solved(places, off, Reach(1.0, 1e-9))
-    similar = np.exp(-np.abs(places - places.T))
-    assert offset + similar @ weights == pytest.approx(off, abs=1e-6)
+    offset, weights = similar.solved(places, off, similar.Reach(1.0, 1e-9))
+    alike = np.exp(-np.abs(places - places.T))
+    assert offset + alike @ weights == pytest.approx(off, abs=1e-6)
 
 
 def test_what_all_rows_share_is_taken_over() -> None:
     values = _pool(count=64)
-    result = corrections(values, 0.3 + 0.02 * np.random.default_rng(1).normal(size=64), values, seed=0)
+    result = similar.corrections(values, 0.3 + 0.02 * np.random.default_rng(1).normal(size=64), values, seed=0)
     assert result is not None and result.mean() == pytest.approx(0.3, abs=0.05)
 
 
 def test_what_depends_on_size_is_transferred_to_similar_rows() -> None:
     values, unseen = _pool(count=128), _pool(7)
-    result = corrections(values, 0.4 * np.tanh(values[:, 0]), np.concatenate([values, unseen]), seed=0)
+    result = similar.corrections(values, 0.4 * np.tanh(values[:, 0]), np.concatenate([values, unseen]), seed=0)
     assert result is not None
     off = 0.4 * np.tanh(unseen[:, 0])
     assert np.abs(off - result[128:]).mean() < 0.5 * np.abs(off).mean()
@@ -164,17 +153,17 @@ def test_what_depends_on_size_is_transferred_to_similar_rows() -> None:
 @pytest.mark.parametrize("off", [0.2 * np.random.default_rng(3).normal(size=32), np.full(6, 1.0)])
 def test_noise_and_too_few_rows_change_nothing(off: np.ndarray) -> None:
     values = _pool(count=len(off))
-    assert corrections(values, off, values, seed=0) is None
+    assert similar.corrections(values, off, values, seed=0) is None
 
 
 def test_chosen_rows_lie_where_rows_are() -> None:
     centers = np.array([[0.0, 0.0], [10.0, 0.0], [0.0, 10.0]])
     values = np.repeat(centers, 20, axis=0) + 0.01 * _pool(2, 60)
-    chosen = [choose(values, 12, seed) for seed in range(3)]
+    chosen = [similar.choose(values, 12, seed) for seed in range(3)]
     assert all(set(places // 20) == {0, 1, 2} for places in chosen)
-    assert np.array_equal(chosen[0], choose(values, 12, 0))
+    assert np.array_equal(chosen[0], similar.choose(values, 12, 0))
 
 
 def test_more_rows_than_there_are_is_refused() -> None:
     with pytest.raises(InputError, match="at most 5"):
-        choose(_pool(count=5), 6, 0)
+        similar.choose(_pool(count=5), 6, 0)

@@ -11,7 +11,7 @@ import pytest
 from gnnperf.core.errors import InputError
 from gnnperf.schedule import schedule
 from gnnperf.schedule.step_measurements import LEAST_NODES, STALL_US, MeasuredStep, forecast_step, measured_step
-from tests.toys import two_rank_graph
+from tests.toys import several_steps, two_rank_graph
 
 TOY = two_rank_graph()
 
@@ -76,3 +76,15 @@ def test_a_class_of_few_nodes_falls_back_to_a_coarser_one_and_without_any_there_
 def test_without_another_step_there_is_no_forecast() -> None:
     with pytest.raises(InputError, match="evidence=other_steps: the trace has one step only"):
         forecast_step(TOY, TOY.steps[0])
+
+
+@pytest.mark.parametrize(
+    ("target", "source"),
+    [(2, 0), (0, 2), (1, 2), (3, 2)],  # of steps of 153, 408 and 128 ms; the fourth has a period of 500 ms
+)
+def test_a_forecast_does_not_start_from_an_outlier(target: int, source: int) -> None:
+    first = replace(TOY.steps[0], makespan_us=153e3)
+    periods = {1: 408e3, 2: 128e3} | ({3: 500e3} if target == 3 else {})
+    steps = [first, *(replace(first, step=step, period_us=us) for step, us in periods.items())]
+    chosen = forecast_step(several_steps(*steps), steps[target])
+    assert chosen.from_other_steps and chosen.graph.steps[0].step == source

@@ -7,38 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gnnperf import whatif
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.graph import load_graph
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware import default_cluster, load_device, placed
 from gnnperf.predict.edited import predict_edited
-from gnnperf.whatif import (
-    Block,
-    ChangeCluster,
-    ChangeDevice,
-    ChangeLink,
-    DeclarePause,
-    Edit,
-    FuseHorizontally,
-    OpLatency,
-    ResizeTables,
-    ScaleBatch,
-    ScaleSequence,
-    WaitLater,
-    apply,
-)
 from research.evaluation.reference_run import align_runs
 
 DATASET = Path(__file__).parents[2] / "datasets" / "cpu-gloo"
-GPT, LONGER, DLRM, OVERLAPPED = (
-    f"{run}/1"
-    for run in (
-        "gpt_l2_w64_s64_b4_x2_lo",
-        "gpt_l2_w64_s128_b8_x2_lo",
-        "dlrm_t4_r100k_d32_b512_x2_lo",
-        "dlrm_t4_r100k_d16_b1024_bottom512-256_overlap_x2_1g",
-    )
-)
+GPT, LONGER, DLRM = "gpt_l2_w64_s64_b4_x2_lo/1", "gpt_l2_w64_s128_b8_x2_lo/1", "dlrm_t4_r100k_d32_b512_x2_lo/1"
+OVERLAPPED = "dlrm_t4_r100k_d16_b1024_bottom512-256_overlap_x2_1g/1"
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +28,8 @@ def steps() -> dict[str, ExecutionGraph]:
 
 def test_another_batch_and_length_is_the_other_recording(steps: dict[str, ExecutionGraph]) -> None:
     """FLOPs are those of the other program, and shapes but where a width is a head, a length and a position at once."""
-    edited, other = apply(steps[GPT], [ScaleBatch(2.0), ScaleSequence(to=128)]).graph, steps[LONGER]
+    edited = whatif.apply(steps[GPT], [whatif.ScaleBatch(2.0), whatif.ScaleSequence(to=128)]).graph
+    other = steps[LONGER]
     assert np.nansum(edited.nodes["flops"]) == pytest.approx(np.nansum(other.nodes["flops"]), rel=1e-4)
     matched = align_runs(edited, other)
     has = edited.nodes["input_dims"].notna().to_numpy() & (matched >= 0)
@@ -61,9 +41,9 @@ def test_another_batch_and_length_is_the_other_recording(steps: dict[str, Execut
 
 def test_waiting_later_undoes_waiting_earlier(steps: dict[str, ExecutionGraph]) -> None:
     """The look-ups of a DLRM that computes its dense part while they travel."""
-    blocked = Block("all_to_all")(steps[OVERLAPPED]).graph
+    blocked = whatif.Block("all_to_all")(steps[OVERLAPPED]).graph
     assert waits(blocked) != waits(steps[OVERLAPPED])
-    edited = WaitLater("all_to_all")(blocked)
+    edited = whatif.WaitLater("all_to_all")(blocked)
     assert waits(edited.graph) == waits(steps[OVERLAPPED])
 
 
@@ -74,27 +54,27 @@ def waits(graph: ExecutionGraph) -> list[tuple[int, int]]:
 
 def test_look_ups_of_one_rank_become_one(steps: dict[str, ExecutionGraph]) -> None:
     """Two tables on each of two ranks."""
-    result = FuseHorizontally(op="aten::embedding_bag")(steps[DLRM])
+    result = whatif.FuseHorizontally(op="aten::embedding_bag")(steps[DLRM])
     assert result.result == ("4 calls become 2: aten::embedding_bag (4)",)
     bags = result.graph.nodes[result.graph.nodes["op_name"] == "aten::embedding_bag"]
     works = bags[bags["node_type"] == "compute"]
     assert set(works["input_dims"].str[:23]) == {"[[200000,32],[8192],[20"}
 
 
-EDITS: list[tuple[str, list[Edit]]] = [
-    (GPT, [ChangeDevice("xeon_platinum_8480"), ChangeLink(bandwidth_factor=2.0)]),
-    (GPT, [ChangeCluster(nodes=2), ChangeLink(rate_gbit_per_s=1.0, link="inter")]),
-    (GPT, [ScaleSequence(factor=0.5), ScaleBatch(3.0), DeclarePause(500.0, 1, "backward")]),
-    (GPT, [OpLatency("aten::linear", 2.0, phase="forward"), Block()]),
-    (DLRM, [ResizeTables(4.0), FuseHorizontally(op="aten::embedding_bag"), ScaleBatch(2.0)]),
+EDITS: list[tuple[str, list[whatif.Edit]]] = [
+    (GPT, [whatif.ChangeDevice("xeon_platinum_8480"), whatif.ChangeLink(bandwidth_factor=2.0)]),
+    (GPT, [whatif.ChangeCluster(nodes=2), whatif.ChangeLink(rate_gbit_per_s=1.0, link="inter")]),
+    (GPT, [whatif.ScaleSequence(factor=0.5), whatif.ScaleBatch(3.0), whatif.DeclarePause(500.0, 1, "backward")]),
+    (GPT, [whatif.OpLatency("aten::linear", 2.0, phase="forward"), whatif.Block()]),
+    (DLRM, [whatif.ResizeTables(4.0), whatif.FuseHorizontally(op="aten::embedding_bag"), whatif.ScaleBatch(2.0)]),
 ]
 
 
 @pytest.mark.parametrize(("name", "edits"), EDITS)
-def test_edits_compose_and_are_covered(steps: dict[str, ExecutionGraph], name: str, edits: list[Edit]) -> None:
+def test_edits_compose_and_are_covered(steps: dict[str, ExecutionGraph], name: str, edits: list[whatif.Edit]) -> None:
     """The edited graph is a graph, and the analytical model knows every op that an edit brings."""
     graph = steps[name]
-    edited = apply(graph, edits)
+    edited = whatif.apply(graph, edits)
     edited.graph.validate()
     cluster = placed(default_cluster(load_device("cpu_generic")), graph.placement, graph.world_size)
     given = predict_edited(edited, AnalyticPredictor(), cluster)

@@ -101,6 +101,7 @@ def leading(shape: Shape) -> float:
 SELECTIONS = ("sort", "argsort", "topk", "nonzero", "index", "bincount", "kthvalue", "mode")
 TABLE_SHARPNESS = 2.0  # look-ups leave the cache little by little
 SUM_PASSES = 3.0  # of a sparse gradient added to a table: two reads, one write
+SUM_MISSES = 2.0  # of its rows that the cache does not hold: they are read, and written back
 
 
 def softmax(call: Call) -> Counts:
@@ -136,13 +137,13 @@ def lookup(call: Call) -> Counts:
     if not table or not table[-1]:
         return streamed(call)
     if call.op == "add_":
-        rows, passes = call.flops / 2.0 / table[-1], SUM_PASSES
+        rows, passes, misses = call.flops / 2.0 / table[-1], SUM_PASSES, SUM_MISSES
     elif call.op in ("embedding", "embedding_bag") and len(call.dims) > 1 and call.dims[1] is not None:
-        rows, passes = float(prod(call.dims[1])), 1.0
+        rows, passes, misses = float(prod(call.dims[1])), 1.0, 1.0
     else:
         return streamed(call)
     elements = rows * table[-1]
-    missed = out_of_range(prod(table) * ITEM_BYTES, CACHE_BYTES, TABLE_SHARPNESS) * rows
+    missed = misses * out_of_range(prod(table) * ITEM_BYTES, CACHE_BYTES, TABLE_SHARPNESS) * rows
     written = max(call.moved_bytes - ITEM_BYTES * passes * elements, 0.0)
     return {"call": 1.0, "row": rows, "missed_row": missed, "element": passes * elements, "byte": written}
 

@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 from gnnperf.core import WORK_TYPES, InputError, Source, StepTimeKind, reading
 from gnnperf.graph import ExecutionGraph, Prediction, load_graph
 from gnnperf.hardware import match_device
-from gnnperf.predict import Mode, Question, StepPrediction, assemble, choose_step, step_time_kind, step_us, traced_name
+from gnnperf.predict import Mode, Question, StepPrediction, assemble, choose_step, step_time_kind, traced_name
 from gnnperf.report.json_document import FORMAT, FORMAT_VERSION
 from gnnperf.report.summary import nodes_table
-from gnnperf.schedule import measured_latencies
+from gnnperf.schedule import measured_latencies, step_us
 
 DOCUMENT, NODES = "prediction.json", "nodes.parquet"
 RATES = ("samples_per_s", "samples_per_s_per_gpu", "tokens_per_s", "tokens_per_s_per_gpu", "mfu", "hfu",

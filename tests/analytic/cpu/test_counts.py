@@ -185,10 +185,11 @@ def test_lookups_miss_by_the_size_of_the_table() -> None:
 
 
 def test_a_sparse_sum_counts_its_rows() -> None:
-    sparse = {"op_name": "aten::add_", "input_dims": "[[1000,4],[1000,4],[]]", "dtype": "float32",
+    sparse = {"op_name": "aten::add_", "input_dims": "[[524288,4],[524288,4],[]]", "dtype": "float32",
               "family": "embedding", "flops": 48.0, "bytes": 294.0, "between_bytes": 0.0}  # fmt: skip
     (result,) = counts(sparse)
     assert (result["row"], result["element"], result["byte"]) == (6.0, 72.0, 6.0)
+    assert result["missed_row"] == 6.0  # half of the rows, as 8 MiB are as large as the cache: read and written back
 
 
 def test_an_optimizer_counts_its_tensors() -> None:
