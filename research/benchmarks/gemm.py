@@ -90,7 +90,8 @@ def devices(rows: pd.DataFrame) -> None:
 def few_measured(rows: pd.DataFrame) -> None:
     """Some rows of a GPU whose generation is left out are measured; the others are judged."""
     _header("Unseen generation with measured rows", ("model", "model x one factor", "nearest x one factor"))
-    here, means = rows[rows["table"] == TABLES[0]], {count: [] for count in MEASURED}  # type: dict[int, list[list[float]]]
+    here = rows[rows["table"] == TABLES[0]]
+    means: dict[int, list[list[float]]] = {count: [] for count in MEASURED}
     for generation in sorted(here["generation"].unique()):
         others = here[here["generation"] != generation]
         constants = fit_for_others(sample(others, TRAINING_ROWS))
