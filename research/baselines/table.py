@@ -12,14 +12,6 @@ from research.evaluation.records import EvaluationRecord, Origin, read_record, r
 
 
 @dataclass(frozen=True)
-class SplitData:
-    """Prepared data of one split and what its recordings ran."""
-
-    data: PreparedData  # prepared
-    variant: str = ""  # what these data were given next to those of other rows; "" nothing
-
-
-@dataclass(frozen=True)
 class Place:
     """Where a cell belongs."""
 
@@ -29,25 +21,23 @@ class Place:
     part: str = "test"  # judged on
 
 
-def load_split(config: DataConfig, variant: str = "") -> SplitData:
+def load_split(config: DataConfig) -> PreparedData:
     """A split's data, prepared."""
-    split, read = opened(config)
-    return SplitData(prepare(config, split, read), variant)
+    return prepare(config, *opened(config))
 
 
-def ensure_record(place: Place, learner: Learner, split: SplitData) -> bool:
+def ensure_record(place: Place, learner: Learner, data: PreparedData) -> bool:
     """Fit and write the cell unless it is there and up to date; whether it was made now."""
-    return _ensure(place, repr(learner), split, lambda origin: fitted_record(learner, split.data, origin))
+    return _ensure(place, repr(learner), data, lambda origin: fitted_record(learner, data, origin))
 
 
-def ensure_floor(place: Place, split: SplitData) -> bool:
+def ensure_floor(place: Place, data: PreparedData) -> bool:
     """The same for the noise floor; see judge.repeat_cell."""
-    return _ensure(place, "another recording", split, lambda origin: repeat_record(split.data, origin))
+    return _ensure(place, "another recording", data, lambda origin: repeat_record(data, origin))
 
 
-def _ensure(place: Place, learner: str, split: SplitData, make: Callable[[Origin], EvaluationRecord]) -> bool:
-    axis, data = split.data.split.axis, split.data.fingerprint
-    origin = Origin(axis, place.part, place.row, place.seed, split.variant, data, learner, learning_code())
+def _ensure(place: Place, learner: str, data: PreparedData, make: Callable[[Origin], EvaluationRecord]) -> bool:
+    origin = Origin(data.split.axis, place.part, place.row, place.seed, "", data.fingerprint, learner, learning_code())
     current = is_current(place.folder, origin)
     if not current:
         write_record(make(origin), place.folder)

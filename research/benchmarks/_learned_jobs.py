@@ -13,14 +13,14 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
-from gnnperf.gnn.data.prepare import DataConfig
+from gnnperf.gnn.data.prepare import DataConfig, PreparedData
 from gnnperf.predict import composed
 from gnnperf.predict.composition.entry import EntryConfig
 from research.baselines.judge import Learner
 from research.baselines.network import Network
 from research.baselines.rows import TRIVIAL, simpler
-from research.baselines.table import Place, SplitData, ensure_floor, ensure_record, load_split
-from research.baselines.training import training_part, variant_of
+from research.baselines.table import Place, ensure_floor, ensure_record, load_split
+from research.baselines.training import training_part
 from research.benchmarks._networks import CachedNetwork, Hybrid
 from research.benchmarks._recorded_graphs import DATASET, OP_TABLES
 from research.benchmarks._results import save_result
@@ -66,7 +66,6 @@ class Job:
     place: Place
     split: str
     learner: str
-    bucket_bytes: float | None = None
 
     def __str__(self) -> str:
         """As the file is named."""
@@ -136,24 +135,21 @@ def run(job: Job) -> str:
     return f"made in {time.perf_counter() - begin:.0f} s" if made else "is there"
 
 
-def data_config(split: str, bucket_bytes: float | None = None) -> DataConfig:
+def data_config(split: str) -> DataConfig:
     """The embedded data set, split so."""
     first, *more = split.split("+")
     axis, _, other = first.partition("-") if first in OTHER_DATA else (first, "", "")
     return DataConfig(path=str(DATASET), axis=axis, op_tables=[str(path) for path in OP_TABLES],
-                      bucket_bytes=bucket_bytes, test_path=str(DATASET.parent / other) if other else None,
+                      test_path=str(DATASET.parent / other) if other else None,
                       train_paths=[str(DATASET.parent / name) for name in more])  # fmt: skip
 
 
-_held: dict[tuple[str, str], SplitData] = {}  # one at a time: it is a gigabyte
+_held: dict[str, PreparedData] = {}  # one at a time: it is a gigabyte
 
 
-def _loaded(job: Job) -> SplitData:
+def _loaded(job: Job) -> PreparedData:
     """The job's data, kept until others are requested."""
-    config = data_config(job.split, job.bucket_bytes)
-    given = variant_of(config)
-    key = (job.split, given)
-    if key not in _held:
+    if job.split not in _held:
         _held.clear()
-        _held[key] = load_split(config, given)
-    return _held[key]
+        _held[job.split] = load_split(data_config(job.split))
+    return _held[job.split]

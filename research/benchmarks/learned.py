@@ -3,8 +3,6 @@
     python -m research.benchmarks.learned [--rows gnn mlp ..] [--splits size ..] [--seeds 0 1 ..] [--out DIR]
     [--processes 2]
     python -m research.benchmarks.learned --print-only     tables of the existing records
-    python -m research.benchmarks.learned --bucket-bytes N given of the token buckets that limit links; records of
-    their own
     python -m research.benchmarks.learned --part val  judged on the validation runs, without a look at the test runs
 
 A record (DIR/<split>/<row>/<seed>.parquet) is one fit. It is made if it is missing, or of other data or another
@@ -18,7 +16,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from gnnperf.cli import INTERRUPTED
@@ -30,7 +27,6 @@ from research.evaluation.row_errors import print_tables
 SPLITS = ("size", "workload", "link", "world_size", "parallelism", "run")
 SEEDS = (0, 1, 2, 3, 4)
 OUT = Path("outputs/learned")
-BUCKET_OUT = Path("outputs/learned-bucket")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,18 +36,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--splits", nargs="+", default=list(SPLITS), help="as _learned_jobs.data_config takes them")
     parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))
     parser.add_argument("--part", choices=("test", "val"), default="test")
-    parser.add_argument("--bucket-bytes", type=float, metavar="BYTES", help="as data.bucket_bytes of train.py")
-    parser.add_argument("--out", type=Path, metavar="DIR",
-                        help=f"default: {OUT}/<part>, of a bucket {BUCKET_OUT}/<part>")  # fmt: skip
+    parser.add_argument("--out", type=Path, metavar="DIR", help=f"default: {OUT}/<part>")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--print-only", action="store_true")
     args = parser.parse_args(arguments)
-    out = args.out or (OUT if args.bucket_bytes is None else BUCKET_OUT) / args.part
+    out = args.out or OUT / args.part
     try:
         failed = [] if args.print_only else make(_jobs(args, out), args.processes)
         records = read_records(out, args.part)
         print_tables(records, args.splits)
-        if args.part == "test" and args.bucket_bytes is None:
+        if args.part == "test":
             save_network("learned_size", records, "size", steps=False)
             save_network("learned_workload", records, "workload")
             save_network("learned_more", records, "workload+cpu-unseen")
@@ -73,8 +67,7 @@ def _jobs(args: argparse.Namespace, out: Path) -> list[Job]:
     result: list[Job] = []
     for split in args.splits:
         result += jobs_of(out, split, rows, args.seeds, args.part)
-    given = (replace(job, bucket_bytes=args.bucket_bytes) for job in result)
-    return sorted(given, key=lambda job: job.learner in AFTER_OTHERS)
+    return sorted(result, key=lambda job: job.learner in AFTER_OTHERS)
 
 
 if __name__ == "__main__":

@@ -11,8 +11,6 @@ edit      score = log(measured B / A / predicted ratio); recorded CPU runs A and
 host      score = log(host time of ops that two public traces share, relative / ratio of single-thread speeds). Programs
           and software differ, too: the squared reach of pairs on one host is subtracted from that of pairs on two.
           The host of the second trace is left out.
-gpu       score = log(measured ratio / predicted ratio) of steps; public workloads that were recorded on two GPUs. They
-          are too few for bounds, and are printed.
 
 --write: bounds that ship (conf/analytic/step_ratio.yaml).
 """
@@ -22,7 +20,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import permutations
-from pathlib import PurePosixPath
 
 import numpy as np
 import pandas as pd
@@ -30,18 +27,15 @@ import pandas as pd
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core import InputError
 from gnnperf.gnn import LEVEL, DeviceIntervals
-from gnnperf.graph import ExecutionGraph, build_graph
+from gnnperf.graph import ExecutionGraph
 from gnnperf.hardware import HostSpec, conf_dir, default_cluster
-from gnnperf.predict import Request, choose_step, outlier_steps, predicted
+from gnnperf.predict import Request, outlier_steps, predicted
 from gnnperf.predict.api import Models, Setup
 from gnnperf.predict.ratios import CLUSTER, EDIT, HOST, LINK, REPEAT, STEP_FILE, WORLD_SIZE
 from gnnperf.predict.request import TraceEvidence
-from gnnperf.predict.target import choose_target, traced_device
+from gnnperf.predict.target import traced_device
 from gnnperf.schedule import step_us
-from gnnperf.trace import read_run
-from gnnperf.trace.public.catalog import Entry, load_catalog
 from research.benchmarks._frame import parser_of, print_head, print_row, run_main
-from research.benchmarks._public_runs import mirror
 from research.benchmarks._recorded_graphs import CACHE, folds, recorded_graphs, recordings
 from research.benchmarks.declared_edits import link_pairs, replica_pairs, shape_pairs
 from research.benchmarks.trace_evidence import LEAST_STEPS, gpu_recordings
@@ -81,10 +75,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         others = host_pairs[(host_pairs["host"] != name) & (host_pairs["from"] != name)]
         reach = reach_of_pairs(others[others["host"] != others["from"]])
         print_row("host, with other software", str(name), *within(own["score"].to_numpy(float), -reach, reach))
-    for workload, way, score, low, high in gpu_pairs() if not given.write else ():
-        inside = "within" if low <= score <= high else "outside"
-        print(f"gpu: {workload}, {way}: measured ratio / predicted ratio {np.exp(score):.2f}, {inside} "
-              f"{np.exp(low):.2f} to {np.exp(high):.2f}")  # fmt: skip
     if given.write:
         counts = dict(list(scores.groupby("family")))
         text = PROVENANCE.format(
@@ -167,27 +157,6 @@ def hosts(traces: Sequence[HostTimes]) -> pd.DataFrame:
 def reach_of_pairs(rows: pd.DataFrame) -> float:
     """Quantile LEVEL of |score|; infinite without any."""
     return float(rows["score"].abs().quantile(LEVEL)) if len(rows) else float("inf")
-
-
-def gpu_pairs() -> Iterator[tuple[str, str, float, float, float]]:
-    """(workload, from -> to, score, bounds of the score) of both directions."""
-    by_name: dict[tuple[str, str], list[Entry]] = {}
-    for entry in load_catalog():
-        if entry.kind == "kineto" and entry.gpu:
-            by_name.setdefault((entry.repo, PurePosixPath(entry.path).name), []).append(entry)
-    for (_, name), entries in sorted(by_name.items()):
-        if not len({entry.gpu for entry in entries}) == len(entries) > 1:
-            continue  # one recording on each of several GPUs is the same workload
-        graphs = [build_graph(read_run(mirror() / entry.name)) for entry in entries]
-        for source, target in permutations(graphs, 2):
-            here, there = (choose_target(graph, None, None).cluster.device for graph in (source, target))
-            estimate = predicted(source, Request(hardware=there))
-            ratio, interval = estimate.step_time_ratio, estimate.ratio_interval
-            if ratio is not None and interval is not None:
-                measured = step_us(choose_step(target, None)) / step_us(choose_step(source, None))
-                low, high = np.log(np.array(interval) / ratio)
-                score = float(np.log(measured / ratio))
-                yield name.split(".json")[0], f"{here.name} -> {there.name}", score, float(low), float(high)
 
 
 def within(scores: np.ndarray, log_low: float, log_high: float) -> tuple[str, ...]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from gnnperf.core import InputError, Subparsers, say
 
 DESCRIPTION = """\
 How often one row of the comparison beats another (Bouthillier et al. 2021): the share of pairs of seeds and bootstraps
-of the held-out runs in which its error is smaller, with a 95 % interval over runs and seeds.
+of the held-out runs in which its error is smaller, with a 95 % interval over runs (or programs) and seeds.
 
 DIR holds cells, as `python -m research.benchmarks.learned --out DIR` writes them. "significant and meaningful":
 the interval lies above 0.5 and the share is 0.75 or more; "lost beyond noise": the interval lies below 0.5.
@@ -31,6 +32,7 @@ def add_parsers(subparsers: Subparsers) -> None:
     parser.add_argument("--over", nargs="+", metavar="ROW", help="... than these (default: every other row)")
     parser.add_argument("--split", nargs="+", metavar="SPLIT", help="these splits only (default: all)")
     parser.add_argument("--part", choices=("test", "val"), default="test", help="what the cells were judged on")
+    parser.add_argument("--programs", action="store_true", help="draw programs, whose runs err together, and not runs")
 
 
 def _improvement(args: argparse.Namespace) -> Mapping[str, object]:
@@ -43,6 +45,8 @@ def _improvement(args: argparse.Namespace) -> Mapping[str, object]:
     splits = _chosen(args.split, sorted({c.origin.split for c in made}), "--split")
     retained = [c for c in made if c.origin.split in splits and c.origin.row != REPEAT]
     same_question(retained)
+    if args.programs:
+        retained = [replace(c, steps=c.steps.assign(run=c.steps["workload"])) for c in retained]
     rows = sorted({c.origin.row for c in retained})
     _chosen([args.of], rows, "--of")
     others = _chosen(args.over, [r for r in rows if r != args.of], "--over")

@@ -27,7 +27,7 @@ from gnnperf.gnn.training.evaluate import Processes, processes, residuals_of
 from gnnperf.gnn.training.look import Log, open_log
 from gnnperf.gnn.training.module import LatencyModule
 from gnnperf.gnn.training.resume import check_fits, lightning_checkpoint, resume_path, training_of
-from gnnperf.gnn.training.shares import Judged, scheduled_shares, usual_shares
+from gnnperf.gnn.training.shares import HALF, Judged, scheduled_shares, usual_shares
 from gnnperf.gnn.trust import Shares
 
 BEST = "best"  # name of a Lightning checkpoint
@@ -134,8 +134,9 @@ def keep_what_helps(network: TypedGNN, data: PreparedData) -> dict[str, Shares]:
     """Shrink the corrections of each node type, of usual and of scheduled latencies apart (`training.shares`).
 
     A head trained on few nodes overfits: its corrections are right in direction and too large. Usual latencies keep the
-    share whose nodes err least on the validation runs. Scheduled ones keep none, unless steps of these runs err less
-    with others by more than chance: nodes improve, sums of nodes hardly do, and steps add up sums.
+    share whose nodes err least on the validation runs. Scheduled ones keep half of it, unless steps of these runs err
+    less with others by more than chance: a few runs do not choose shares. Where the network corrects measurements of
+    another machine, they keep none instead of half.
 
     Node type -> shares, where not all corrections are kept; 0 leaves the base.
     """
@@ -144,7 +145,7 @@ def keep_what_helps(network: TypedGNN, data: PreparedData) -> dict[str, Shares]:
         for step in sampled(data.steps["val"])
     ]
     usual = usual_shares(judged)
-    scheduled = scheduled_shares(judged, usual)
+    scheduled = scheduled_shares(judged, usual, HALF if data.speed_factors is None else 0.0)
     chosen = {t: Shares(usual[t], scheduled[t]) for t in usual if not network.is_silent(t)}
     for node_type, shares in chosen.items():
         network.shrink(node_type, shares.usual, shares.scheduled)

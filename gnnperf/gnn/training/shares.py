@@ -13,9 +13,12 @@ from gnnperf.gnn.data.prepare import Step
 from gnnperf.gnn.data.step_time import contended_step_time_us
 
 SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)  # from which is chosen
-# Groups, and standard errors of a gain over them, for corrections to count in steps. Of 125 combinations, one passes by
-# chance in 5 % of choices with 8 groups and in 1 % with 48; with 2 standard errors in 13 and 3 %.
+# Groups, and standard errors of a gain over them, for another share of corrections to count in steps. Of 125
+# combinations, one passes by chance in 5 % of choices with 8 groups and in 1 % with 48; with 2 errors in 13 and 3 %.
 MIN_GROUPS, DEVIATIONS = 5, 2.5
+# Of corrections in steps of programs that train: on validation runs of four splits better than none on each, and than
+# what few runs choose (docs/benchmarks/network.md).
+HALF = 0.5
 
 
 @dataclass(frozen=True)
@@ -42,25 +45,26 @@ def usual_shares(judged: Sequence[Judged]) -> dict[str, float]:
     return {kind: SHARES[int(np.argmin(mean))] for kind, mean in means.items()}
 
 
-def scheduled_shares(judged: Sequence[Judged], usual: Mapping[str, float]) -> dict[str, float]:
+def scheduled_shares(judged: Sequence[Judged], usual: Mapping[str, float], start: float = 0.0) -> dict[str, float]:
     """Kind -> share, chosen for hosts, kernels and transfers together: errors of one part hide those of another.
 
-    All kinds of a node type keep one share of what they keep for nodes: none, unless steps err less with others by more
-    than chance over groups. What a type's corrections change in a step is scheduled once, with all of them, and adds in
-    log space.
+    All kinds of a node type keep one share of what they keep for nodes: `start` of SHARES, unless steps err less with
+    others by more than chance over groups; none with few groups. What a type's corrections change in a step is
+    scheduled once, with all of them, and adds in log space.
     """
     groups = sorted({one.group for one in judged})
     if len(groups) < MIN_GROUPS:
         return dict.fromkeys(usual, 0.0)
     types = sorted({_type_of(kind) for kind in usual})
-    choices = np.array(list(product(SHARES, repeat=len(types))))  # [num_choices, num_types], the last one without any
+    choices = np.array(list(product(SHARES, repeat=len(types))))  # [num_choices, num_types]
+    unchanged = int(np.flatnonzero((choices == start).all(axis=1))[0])
     effects = np.array([_effects(one, usual, types) for one in judged])  # [num_steps, 1 + num_types]
     off = np.abs(effects[:, :1] + effects[:, 1:] @ choices.T)  # [num_steps, num_choices]
     members = [np.array([one.group == group for one in judged]) for group in groups]
     errors = np.stack([off[mine].mean(axis=0) for mine in members])  # [num_groups, num_choices]
-    gain = errors[:, -1:] - errors
+    gain = errors[:, [unchanged]] - errors
     is_clear = gain.mean(axis=0) > DEVIATIONS * gain.std(axis=0, ddof=1) / math.sqrt(len(groups))
-    place = int(np.argmin(np.where(is_clear, errors.mean(axis=0), np.inf))) if is_clear.any() else -1
+    place = int(np.argmin(np.where(is_clear, errors.mean(axis=0), np.inf))) if is_clear.any() else unchanged
     chosen = dict(zip(types, choices[place].tolist(), strict=True))
     return {kind: share * chosen[_type_of(kind)] for kind, share in usual.items()}
 

@@ -166,17 +166,20 @@ def test_a_correction_that_is_twice_too_large_is_halved(data: PreparedData) -> N
 
 
 @pytest.mark.parametrize(
-    ("num_runs", "factor", "scheduled"), [(5, 1.0, 1.0), (5, 2.0, 0.5), (5, -1.0, 0.0), (4, 1.0, 0.0)]
+    ("num_runs", "factor", "at_base", "scheduled"),
+    [(5, 1.0, 0, 1.0), (5, 2.0, 0, 0.5), (5, -1.0, 0, 0.0), (4, 1.0, 0, 0.0), (6, 1.0, 3, 0.5)],
 )
 def test_kernels_are_corrected_in_steps_where_enough_validation_runs_gain(
-    data: PreparedData, num_runs: int, factor: float, scheduled: float
+    data: PreparedData, num_runs: int, factor: float, at_base: int, scheduled: float
 ) -> None:
-    """Steps as the labels give them: right corrections gain, twice too large ones by half, wrong ones nothing."""
+    """Right corrections gain in steps as the labels give them, wrong ones lose; half, where half the runs gain."""
     network, right = biased(data, 1.0)
     with torch.no_grad():
         network.heads["compute"].last.bias[1] = factor * right  # type: ignore[union-attr, index]
     step = data.steps["val"][0]
-    step_us = contended_step_time_us(step, step.stored("base_us") * np.exp(np.nan_to_num(step.stored("target"))))
-    runs = tuple(replace(step, run=str(run), step_us=step_us * (1 + run / 1000)) for run in range(num_runs))
+    base_us, target = step.stored("base_us"), np.nan_to_num(step.stored("target"))
+    times_us = [contended_step_time_us(step, base_us * np.exp(given)) for given in (target, 0.0 * target)]
+    runs = tuple(replace(step, run=str(run), step_us=times_us[run < at_base] * (1 + run / 1000))
+                 for run in range(num_runs))  # fmt: skip
     shares = keep_what_helps(network, replace(data, steps={**data.steps, "val": runs}))
     assert shares.get("compute", Shares(1.0, 1.0)) == Shares(1.0, scheduled)

@@ -15,7 +15,7 @@ from gnnperf.gnn.training.look import Log
 from research.baselines.hops import OneHop
 from research.baselines.judge import Fit, fitted
 from research.baselines.rows import TRIVIAL, requested_fits, simpler
-from research.baselines.table import Place, SplitData, ensure_record
+from research.baselines.table import Place, ensure_record
 from research.baselines.training import judged_rows, show_rows, validation_error, variant_of, write_records
 from research.baselines.trees import TREE_SETTINGS, Own
 from research.baselines.whole_steps import SameStep
@@ -75,15 +75,15 @@ def test_data_that_are_reported_something_else_are_another_variant() -> None:
 
 
 @pytest.fixture(scope="module")
-def split(tmp_path_factory: pytest.TempPathFactory) -> SplitData:
-    return SplitData(twice_recorded(tmp_path_factory.mktemp("cache")))
+def split(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
+    return twice_recorded(tmp_path_factory.mktemp("cache"))
 
 
 def fits(path: Path) -> int:
     return len(path.read_text().splitlines()) if path.is_file() else 0
 
 
-def test_a_table_goes_on_record_by_record(tmp_path: Path, split: SplitData) -> None:
+def test_a_table_goes_on_record_by_record(tmp_path: Path, split: PreparedData) -> None:
     counted = tmp_path / "fits"
     learner, places = Scaled(1.2, counted), [Place(tmp_path, "scaled", seed) for seed in (0, 1)]
     assert ensure_record(places[0], learner, split)
@@ -93,10 +93,10 @@ def test_a_table_goes_on_record_by_record(tmp_path: Path, split: SplitData) -> N
     assert [record.origin.seed for record in read_records(tmp_path)] == [0, 1]
 
 
-def test_a_record_of_other_data_or_another_learner_is_made_anew(tmp_path: Path, split: SplitData) -> None:
+def test_a_record_of_other_data_or_another_learner_is_made_anew(tmp_path: Path, split: PreparedData) -> None:
     counted, place = tmp_path / "fits", Place(tmp_path, "scaled", None)
     ensure_record(place, Scaled(1.2, counted), split)
-    other = replace(split, data=replace(split.data, fingerprint="of other inputs"))
+    other = replace(split, fingerprint="of other inputs")
     assert ensure_record(place, Scaled(1.2, counted), other)
     assert read_records(tmp_path)[0].origin.data == "of other inputs"
     assert ensure_record(place, Scaled(1.3, counted), other)

@@ -138,3 +138,7 @@ def test_all_rows_with_verdicts(folder: Path, tmp_path: Path, capsys: pytest.Cap
     assert (won["seeds"], won["seeds_over"], won["runs"]) == (2, 1, 3)
     assert won["error"] == pytest.approx((0.1 * 0.2 * 0.4) ** (1 / 3))
     assert by_key["analytic", "link", "node GMAE"]["verdict"] == "lost beyond noise"
+    assert main(["improvement", str(folder), "--of", "gnn", "--programs", "--json", str(tmp_path / "p.json")]) == 0
+    drawn = json.loads((tmp_path / "p.json").read_text())["comparisons"]
+    assert {r["runs"] for r in drawn} == {2}  # two of the three runs are of one program
+    assert [r["error"] for r in drawn] == pytest.approx([r["error"] for r in result["comparisons"]])
