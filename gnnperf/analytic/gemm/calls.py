@@ -23,6 +23,7 @@ from gnnperf.analytic.gemm.model import (
     rate_key,
 )
 from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, known_rows, sized
+from gnnperf.analytic.memory_bound.streams import stream_us
 from gnnperf.graph import OpCall, UnknownCost, broadcast
 from gnnperf.hardware import DeviceSpec
 
@@ -99,9 +100,14 @@ def odd_us(requested: Products, dtype: str, tf32: bool, device: DeviceSpec) -> A
     if not key.endswith("_matrix") or ITEM_BYTES[dtype] != 2:
         return np.zeros(len(odd))
     flops = 2.0 * requested.batch * requested.m * requested.n * requested.k  # [n]
-    m, n, k = requested.m, requested.n, requested.k
-    memory = requested.batch * (m * k + k * n + m * n) * ITEM_BYTES[dtype] / device.memory_bandwidth_bytes_per_s
+    memory = operand_bytes(requested) / device.memory_bandwidth_bytes_per_s
     return np.where(odd, ODD_SLOWDOWN * np.maximum(flops / device.flops_per_s[key], memory) * US_PER_S, 0.0)
+
+
+def operand_bytes(requested: Products) -> Array:
+    """[n] bytes of both operands and the result, each once."""
+    m, n, k = requested.m, requested.n, requested.k
+    return requested.batch * (m * k + k * n + m * n) * requested.item_bytes
 
 
 def product_size(call: KernelCall) -> tuple[float, ...]:
@@ -146,6 +152,9 @@ def product_us(setting: Setting, dtype: str, tf32: bool = False, quantized: bool
             short = (np.minimum(requested.m, requested.n) <= SHORT_EDGE) & (device.architecture in NARROW_TILES)
             better = np.where(short, np.minimum(us[rows], other), us[rows])
             us[rows] = np.maximum(better, least)  # a batch takes no less than one product of it
+        if not key.endswith("_matrix"):  # a matrix times a vector has no tiles: gemv streams the matrix
+            streamed = stream_us(operand_bytes(result), setting.device, setting.memory)
+            us = np.where(np.minimum(result.m, result.n) == 1, np.minimum(us, streamed), us)
         return np.maximum(us, setting.device.launch_floor_us)
 
     return estimate

@@ -171,7 +171,7 @@ def test_a_calibrated_device_sustains_what_was_measured() -> None:
         sustained_bandwidth_share=1.0, memory_bandwidth_bytes_per_s=1.7e12, measured={"x": Measured(1.0, 1.0, 1.0)},
     )  # fmt: skip
     at_that_rate = large.flops / 250e12 * 1e6
-    assert times_us([large], measured)[0] == pytest.approx(at_that_rate, rel=0.02)
+    assert times_us([large], measured)[0] == pytest.approx(at_that_rate, rel=0.03)
     assert times_us([large], replace(measured, measured={}))[0] > 1.1 * at_that_rate
 
 
