@@ -128,9 +128,9 @@ def matrix_kernels_of(device: DeviceSpec) -> str:
     return WORKSTATION_KERNELS if device.architecture == "blackwell" and board else device.architecture or ""
 
 
-def members_for(members: Members, architecture: str) -> Members:
-    """Those of the kernels that run on a generation, else those of any; all, where none are: no one measured them."""
-    for own in (architecture, kernels_of(architecture), ANY_KERNELS):
+def members_for(members: Members, *kernels: str) -> Members:
+    """Those of the first kernels that were measured, else those of any; all, where none are."""
+    for own in (*kernels, ANY_KERNELS):
         if result := tuple(m for m in members if m.kernels == own):
             return result
     return members

@@ -30,6 +30,7 @@ from gnnperf.analytic.gemm.constants import (
     Members,
     Quantize,
     default_gemm_constants,
+    kernels_of,
     matrix_kernels_of,
     members_for,
 )
@@ -188,8 +189,9 @@ def gemm_us(
 
 def members_on(device: DeviceSpec, members: Members, key: str) -> Members:
     """The members of a family whose kernels a device runs, for a rate's key."""
-    matrix = key.endswith("_matrix")
-    return members_for(members, matrix_kernels_of(device) if matrix else device.architecture or "")
+    if key.endswith("_matrix"):
+        return members_for(members, matrix_kernels_of(device))
+    return members_for(members, device.architecture, kernels_of(device.architecture))
 
 
 def tiled_us(

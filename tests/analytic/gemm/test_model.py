@@ -22,7 +22,16 @@ from gnnperf.analytic.gemm.constants import (
     matrix_kernels_of,
     members_for,
 )
-from gnnperf.analytic.gemm.model import DeviceNumbers, gemm_us, numbers_of, products, quantize_us, rate_key, tiled_us
+from gnnperf.analytic.gemm.model import (
+    DeviceNumbers,
+    gemm_us,
+    members_on,
+    numbers_of,
+    products,
+    quantize_us,
+    rate_key,
+    tiled_us,
+)
 from gnnperf.analytic.kernels.call import Setting
 from gnnperf.analytic.memory_bound.constants import default_memory_constants
 from gnnperf.analytic.memory_bound.streams import stream_share
@@ -207,10 +216,10 @@ def test_members_predict_with_their_geometric_mean() -> None:
 
 def test_a_generation_is_predicted_by_the_constants_of_the_kernels_that_it_runs() -> None:
     old, new = replace(IDEAL, kernels="maxwell"), replace(IDEAL, kernels="ampere", tiles="narrow")
-    assert members_for((old, new), "pascal") == (old,)
-    assert members_for((old, new), "ampere") == members_for((old, new), "ada") == (new,)
-    assert members_for((old, new), "turing") == (old, new)  # no one measured Volta's kernels
-    assert members_for((IDEAL,), "turing") == (IDEAL,)  # constants of any kernels
+    taken = {name: members_on(load_device(name), (old, new), "float32") for name in ("p4", "a100_sxm_80gb", "l4", "t4")}
+    assert taken == {"p4": (old,), "a100_sxm_80gb": (new,), "l4": (new,), "t4": (old, new)}  # no one measured Volta's
+    assert members_on(load_device("t4"), (IDEAL,), "float32") == (IDEAL,)  # constants of any kernels
+    assert members_on(load_device("gb200"), (new, IDEAL), "bfloat16_matrix") == (IDEAL,)  # A100's are no kernels of it
 
 
 def test_a_generation_has_its_own_kernels_on_matrix_units_and_workstation_boards_those_of_ada() -> None:
