@@ -83,10 +83,14 @@ def products_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
         if len(rows) and has_rate(setting.device, dtype, tf32):
             batch, m, n, k = sizes[rows].T
             estimate = product_us(setting, dtype, tf32, quantized)
-            usual = PROGRAM_TURNS[rate_key(setting.device, dtype, tf32).endswith("_matrix")]
+            matrix = rate_key(setting.device, dtype, tf32).endswith("_matrix")
+            usual = PROGRAM_TURNS[matrix]
             turns = [usual if (own := calls[row].turns) is None else own for row in rows]
             requested = products(m, n, k, batch, ITEM_BYTES[dtype], turns)
-            result[rows] = np.maximum(estimate(requested), odd_us(requested, dtype, tf32, setting.device))
+            us = np.maximum(estimate(requested), odd_us(requested, dtype, tf32, setting.device))
+            # On lanes, gemv streams the matrix that a vector is multiplied with: it has no tiles.
+            streamed = stream_us(operand_bytes(requested), setting.device, setting.memory)
+            result[rows] = np.minimum(us, np.where((np.minimum(m, n) == 1) & ~matrix, streamed, np.inf))
     return result
 
 
@@ -152,9 +156,6 @@ def product_us(setting: Setting, dtype: str, tf32: bool = False, quantized: bool
             short = (np.minimum(requested.m, requested.n) <= SHORT_EDGE) & (device.architecture in NARROW_TILES)
             better = np.where(short, np.minimum(us[rows], other), us[rows])
             us[rows] = np.maximum(better, least)  # a batch takes no less than one product of it
-        if not key.endswith("_matrix"):  # a matrix times a vector has no tiles: gemv streams the matrix
-            streamed = stream_us(operand_bytes(result), setting.device, setting.memory)
-            us = np.where(np.minimum(result.m, result.n) == 1, np.minimum(us, streamed), us)
         return np.maximum(us, setting.device.launch_floor_us)
 
     return estimate

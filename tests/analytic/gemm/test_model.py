@@ -10,8 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnperf.analytic.convolution.model import default_convolution_constants
-from gnnperf.analytic.gemm.calls import product_us
 from gnnperf.analytic.gemm.constants import (
     FAMILIES,
     SERVED_TILES,
@@ -31,10 +29,7 @@ from gnnperf.analytic.gemm.model import (
     quantize_us,
     rate_key,
     tiled_us,
-)
-from gnnperf.analytic.kernels.call import Setting
-from gnnperf.analytic.memory_bound.constants import default_memory_constants
-from gnnperf.analytic.memory_bound.streams import stream_share
+)  # fmt: skip
 from gnnperf.core.errors import InputError
 from gnnperf.hardware import load_device
 from research.fitting.files import save_gemm_constants
@@ -101,14 +96,10 @@ def test_the_clocks_of_the_data_sheet_bound_throttling() -> None:
     assert np.isinf(gb200)  # no base clock was published
 
 
-def test_matrix_units_of_a_chip_with_a_divided_cache_use_a_part_of_it() -> None:
-    for name, dtype, parts in (
-        ("a100_sxm_80gb", "bfloat16", 2),
-        ("a100_sxm_80gb", "float32", 1),
-        ("l40s", "float8", 1),
-    ):
-        device = load_device(name)
-        assert numbers_of(device, dtype).l2_bytes[0] == device.l2_bytes / parts
+def test_matrix_units_see_a_part_of_a_divided_cache() -> None:
+    a100, ada = load_device("a100_sxm_80gb"), load_device("l40s")
+    cases = (a100, "bfloat16"), (a100, "float32"), (ada, "float8")
+    assert [device.l2_bytes / numbers_of(device, dtype).l2_bytes[0] for device, dtype in cases] == [2, 1, 1]
 
 
 @pytest.mark.parametrize(("m", "n", "tile", "waves"), [(1, 64, 16 * 64, 1), (129, 9000, 64 * 128, 22)])
@@ -117,14 +108,6 @@ def test_serving_kernels_take_the_tile_that_the_result_decides(m: int, n: int, t
     ada = replace(SMALL, served=np.array([list(SERVED_TILES).index("ada")]))
     us = tiled_us(products(m, n, 4096), ada, (IDEAL,), False)[0]
     assert us == pytest.approx(2.0 + waves * 2 * tile * 4096 / (0.5 * 1e11) * 1e6, rel=1e-3)
-
-
-def test_lanes_stream_the_matrix_that_a_vector_is_multiplied_with() -> None:
-    device, memory = load_device("gtx_1650"), default_memory_constants()
-    setting = Setting(device, memory, default_gemm_constants(), default_convolution_constants())
-    us = product_us(setting, "float16")(products([1, 512], 512, 512, item_bytes=2))
-    assert us[0] == pytest.approx(2.0 + 2 * (512 + 512 * 512 + 512) / 128e3 / stream_share(device, memory))
-    assert us[1] > us[0]
 
 
 def test_a_launch_comes_before_the_kernel() -> None:
