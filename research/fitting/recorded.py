@@ -111,10 +111,8 @@ def main() -> None:
     """Fit, judge and write."""
     out = Path(sys.argv[1]) if len(sys.argv) > 1 else conf_dir("analytic") / MEMORY_BOUND_FILE
     pooled = [calls_of(graph).query("op == @POOLING") for _, graph in gpu_recordings(PUBLIC)]
-    rows = pd.concat(
-        [recorded_calls(), pd.concat(pooled).assign(part=TRAIN, device=PUBLIC_DEVICE, dropped=False, masked=False)],
-        ignore_index=True,
-    )
+    others = pd.concat(pooled).assign(part=TRAIN, device=PUBLIC_DEVICE, dropped=False, masked=False)
+    rows = pd.concat([recorded_calls(), others], ignore_index=True)
     rows = rows[rows["family"].isin(list(map(str, FORMS))) & (rows["us"] > 0)]
     memory = default_memory_constants()
     print_head("constant", "ships", "fitted", *("calls", "ms", "error by time") * 2)

@@ -183,11 +183,7 @@ def test_constants_survive_their_file(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace("version: 5", "version: 0"))
     with pytest.raises(InputError, match="version 0"):
         load_gemm_constants(path)
-
-
-def test_a_family_without_members_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "gemm.yaml"
-    save_gemm_constants({**dict.fromkeys(FAMILIES, (IDEAL,)), "matrix": ()}, "by hand", path)
+    save_gemm_constants({**dict.fromkeys(FAMILIES, two), "matrix": ()}, "by hand", path)
     with pytest.raises(InputError, match="matrix"):
         load_gemm_constants(path)
 
