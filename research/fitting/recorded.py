@@ -62,9 +62,7 @@ def recorded_calls() -> pd.DataFrame:
     parts = []
     for one in (one for repeats in read_recordings(DATA).values() for one in repeats.values()):
         calls = calls_of(load_graph(one.path, None))
-        calls["dropped"] = calls["op"].str.endswith(CUDNN) & (
-            calls["kernels"] > 1
-        )  # the backward does not show the mask
+        calls["dropped"] = calls["op"].str.endswith(CUDNN) & (calls["kernels"] > 1)  # backward calls do not show it
         part = TRAIN if one.name in train else OTHERS
         parts.append(calls.assign(part=part, masked=bool(calls["dropped"].any())))
     return pd.concat(parts, ignore_index=True).assign(device=DEVICE)
