@@ -101,10 +101,7 @@ EXPONENTIALS_PER_CLOCK = 16.0
 # gradient in 32 bits, read them and write them in 16 bits: bytes for each element of the queries.
 SUMS_BYTES = 2 + 2 + 4 + 4 + 2
 WARP_SHARE: Mapping[str, float] = {"hopper": 0.63}
-# Of training programs (research/fitting/recorded.py): what cuDNN's backward kernels reach of that, and how much longer
-# its forward kernel takes that draws a mask of dropout, next to a second one.
-BACKWARD_SHARE: Mapping[str, float] = {"hopper": 0.7}
-DROPOUT_SLOWDOWN, CUDNN = 2.4, "cudnn_attention"
+CUDNN = "cudnn_attention"
 FLOPS_PER_COLUMN = {False: 4.0, True: 10.0}  # of a pair, forward and backward (Dao 2023, section 4.1)
 DTYPES = ("float16", "bfloat16")  # fused kernels in float32 use neither the full rate of TF32 nor that of the lanes
 _SDPA = "aten::_scaled_dot_product_"
@@ -138,7 +135,7 @@ def attentions_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
         result[rows] = fused_us(requested, ITEM_BYTES[dtype], device.flops_per_s[key], setting.device, setting.memory,
                                fused_rates(setting, dtype, bool(backward)), bool(backward))  # fmt: skip
     dropped = [call.op_name == _SDPA + CUDNN and call.num_kernels > 1 for call in calls]
-    return result * np.where(dropped, DROPOUT_SLOWDOWN, 1.0)
+    return result * np.where(dropped, setting.memory.attention["dropout_slowdown"], 1.0)
 
 
 def _whole(positions: Array) -> Array:
@@ -150,7 +147,7 @@ def fused_rates(setting: Setting, dtype: str, backward: bool) -> tuple[float, fl
     """A fused kernel's share of the units' peak in full waves, and its softmax per pair as columns of a head."""
     device = as_specified(setting, dtype)
     share = typical(setting.gemm["matrix"], "compute_share") * WARP_SHARE.get(device.architecture, 1.0)
-    share *= BACKWARD_SHARE.get(device.architecture, 1.0) if backward else 1.0
+    share *= setting.memory.attention["backward_share"] if backward and device.architecture in WARP_SHARE else 1.0
     per_clock = device.flops_per_s[rate_key(device, dtype)] * share / (device.num_sms * device.clock_hz)  # of one SM
     columns = per_clock / EXPONENTIALS_PER_CLOCK / FLOPS_PER_COLUMN[backward]
     return share, columns

@@ -92,7 +92,8 @@ class FamilyShares:
 class CdnaConstants:
     """Constants of AMD's CDNA GPUs (MI100 to MI355X)."""
 
-    roofline_power: AboveZero
+    # kind -> p of (compute^p + memory^p)^(1/p), with OTHERS; convolutions compute and turn their tensors one by one: 1
+    roofline_power: Mapping[str, AboveZero]
     shares: Mapping[str, FamilyShares]  # of `cdna_kind`, with OTHERS
     provenance: str
 
@@ -114,11 +115,6 @@ def cdna_kind(op_name: str, family: str, dtype: str | None) -> str:
     if family == OpFamily.GEMM and (dtype or "float32") == "float32":
         return "bmm_float32" if "bmm" in op_name else "gemm_float32"
     return family
-
-
-def cdna_power(kind: str, roofline_power: float) -> float:
-    """p of (compute^p + memory^p)^(1/p): a convolution computes and turns its tensors in turn, so the two add up."""
-    return 1.0 if kind == OpFamily.CONV else roofline_power
 
 
 def shares_us(

@@ -150,8 +150,9 @@ def share_errors() -> pd.DataFrame:
         for generation, calls in ratio_calls(campaign):
             own = calls[GENERATION] == generation
             both = calls[own].merge(calls, on=CALL, suffixes=("", "_from"))
-            devices = zip(both["device"].astype(str), both["device_from"].astype(str), strict=True)
-            twins = np.array([a != b and siblings(spec_of(a), spec_of(b)) for a, b in devices])
+            pairs = list(zip(both["device"].astype(str), both["device_from"].astype(str), strict=True))
+            alike = {(a, b): a != b and siblings(spec_of(a), spec_of(b)) for a, b in set(pairs)}
+            twins = np.array([alike[pair] for pair in pairs])
             both = both[twins | (both[GENERATION] != both[f"{GENERATION}_from"])].reset_index(drop=True)
             both["family"] = both[KIND].map(FAMILIES) + ", " + DTYPES[campaign]
             here, there = (both[name].to_numpy() for name in ("residual_from", "residual"))

@@ -24,7 +24,7 @@ LEAST_SHARE = 0.005  # of the time: families and ops below it are in the sum onl
 def kernels() -> pd.DataFrame:
     """A row per distinct call of a recording: us of all its kernels, measured, by form and by roofline."""
     rows, device, power = recorded_calls(), load_device(DEVICE), default_constants("gpu").roofline_power
-    calls, number = rows["call"].tolist(), rows["total_us"] / rows["us"]
+    calls, number = rows["call"].tolist(), rows["number"]
     form_us, plain_us = kernel_times(calls, device, power).latency_us, roofline_us(calls, device, power)
     return rows.assign(measured_us=rows["total_us"], form=form_us * number, roofline=plain_us * number)
 

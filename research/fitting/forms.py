@@ -22,7 +22,7 @@ import pandas as pd
 
 from gnnperf.analytic.constants_file import constants_from
 from gnnperf.analytic.convolution.model import ConvolutionConstants, default_convolution_constants
-from gnnperf.analytic.gemm.constants import GemmConstants, Members, default_gemm_constants
+from gnnperf.analytic.gemm.constants import VERSION, GemmConstants, Members, default_gemm_constants
 from gnnperf.analytic.gemm.model import members_on, tiled_us
 from gnnperf.analytic.kernels.call import Setting
 from gnnperf.analytic.memory_bound.constants import (
@@ -154,7 +154,7 @@ def retained_forms(rows: pd.DataFrame, folder: Path) -> FormConstants:
     numbers = [rows[name].to_numpy() for name in ("latency_us", "flops", "moved_bytes", "calls_before")]
     digest = hashlib.sha256(b"".join(np.nan_to_num(n).tobytes() for n in numbers)).hexdigest()
     names = sorted(rows["device"].unique())
-    path = folder / f"forms-{fingerprint(getsource(fit_forms), digest, names, len(rows))}.json"
+    path = folder / f"forms-{fingerprint(getsource(fit_forms), VERSION, digest, names, len(rows))}.json"
     if not path.is_file():
         _write(path, fit_forms(rows))
     return _read(path)

@@ -63,7 +63,7 @@ LOSS_SCALE = 0.15  # of log latency: beyond it, errors count linearly
 # predictions for others, which has less to go by. The second was chosen by leaving one
 # more generation out of the training rows.
 OWN_CONFIDENCE, OTHERS_CONFIDENCE = 0.02, 0.06
-OTHERS_BASE_CLOCK = 1.0  # GemmConstants.base_clock_share
+OWN_BOOST, OTHERS_BOOST = {"boost_power": 0.0}, {"boost_power": 0.5}  # of GemmConstants
 OWN_OFFSET_SPREAD = 0.05  # between boards of one generation
 OFFSET_SPREAD = 0.3  # of one device's log latency against what its numbers say: boards, clocks and campaigns differ
 STEPS = 25
@@ -142,7 +142,7 @@ def _key(family: str) -> str:
 
 def fit_together(data: Measured) -> Members:
     """For devices of other generations: one member per tile set, since which tiles they use is not known."""
-    begin = {**starts(data.family), "base_clock_share": OTHERS_BASE_CLOCK}
+    begin = starts(data.family) | OTHERS_BOOST
     confidence, spread = OTHERS_CONFIDENCE, OFFSET_SPREAD
     if data.family in QUANTIZED:  # serving kernels and two terms more: the tables have more to tell
         confidence, spread = OWN_CONFIDENCE, OWN_OFFSET_SPREAD
@@ -154,7 +154,7 @@ def fit_by_kernels(rows: pd.DataFrame) -> Members:
     result = []
     for kernels, part in rows.groupby(rows["generation"].map(kernels_of)):
         data = measured(part)
-        begin = {**starts(data.family), "base_clock_share": OTHERS_BASE_CLOCK}
+        begin = starts(data.family) | OWN_BOOST
         fits = [_fit(data, tiles, STEPS, begin, OTHERS_CONFIDENCE) for tiles in TILES[data.family]]
         best = min(fits, key=lambda fit: fit[1])[0]
         result.append(replace(best, kernels=str(kernels)))
@@ -191,7 +191,7 @@ def fit_generations(rows: pd.DataFrame) -> Members:
     result = []
     for generation, part in sample(rows, GENERATION_ROWS).groupby("generation"):
         data = measured(part)
-        begin = {**starts(data.family), "base_clock_share": OTHERS_BASE_CLOCK}
+        begin = starts(data.family) | OWN_BOOST
         tiles = TILES[data.family][0]
         best, _ = _fit(data, tiles, STEPS, begin, OWN_CONFIDENCE, OWN_OFFSET_SPREAD)
         result.append(replace(best, kernels=str(generation)))

@@ -53,6 +53,7 @@ SHIPPED = default_memory_constants()  # what research.fitting.recorded fits is k
 START = MemoryConstants(
     stream_share=0.8, cache_share=0.9, partitioned_share=0.65, cache_bytes_per_clock=16.0,
     lane_cycles={**SHIPPED.lane_cycles, OTHER: 4.0, "pow": 30.0, CONCATENATION: 120.0}, clocks=SHIPPED.clocks,
+    attention=SHIPPED.attention,
     rows={
         "layer_norm": RowKernel(1.0, 400.0, 0.5, 12.0, 0.9, 3.0),
         "softmax_warp": RowKernel(0.0, 50.0, 0.3, 16.0, 0.85, 3.0),

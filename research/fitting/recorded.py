@@ -2,7 +2,7 @@
 
     GNNPERF_DATA_MIRROR=FOLDER python -m research.fitting.recorded [OUT.yaml]
 
-writes lane_cycles and clocks into conf/analytic/memory_bound.yaml, and prints what `analytic.attention` has as numbers.
+writes lane_cycles and clocks into conf/analytic/memory_bound.yaml; for attention, it prints but retains what ships.
 A constant is fitted on the calls that it decides: those which take another time with twice its value. A call weighs the
 root of its share of the time. A V100's traces (pytorch/kineto, BSD) take part in max pooling, which weighs GPUs evenly.
 """
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.attention import BACKWARD_SHARE, CUDNN, DROPOUT_SLOWDOWN
+from gnnperf.analytic.attention import CUDNN
 from gnnperf.analytic.convolution.model import default_convolution_constants
 from gnnperf.analytic.gemm.constants import default_gemm_constants
 from gnnperf.analytic.kernels.call import Setting
@@ -46,21 +46,25 @@ Form = Callable[[pd.DataFrame, float], np.ndarray]  # calls, value of a constant
 
 
 def calls_of(graph: ExecutionGraph) -> pd.DataFrame:
-    """A row per distinct call of a GPU: us of all its kernels, and of all such calls."""
+    """A row per distinct call of a GPU: us of all its kernels and of all such calls, and their number."""
     nodes = graph.nodes[((graph.nodes["node_type"] == NodeType.COMPUTE) & (graph.nodes["stream"] >= 0)).to_numpy()]
     calls, code = distinct_calls(nodes)
     times = nodes["latency_us"].groupby(code).agg(["mean", "sum"]).reindex(range(len(calls)))
     result = pd.DataFrame({"call": calls, "op": [c.op_name for c in calls], "family": [str(c.family) for c in calls],
                            "kernels": [c.num_kernels for c in calls], "total_us": times["sum"]})  # fmt: skip
-    dropped = result["op"].str.endswith(CUDNN) & (result["kernels"] > 1)  # the backward does not show the mask
-    return result.assign(dropped=dropped, masked=bool(dropped.any()), us=times["mean"] * result["kernels"])
+    us = times["mean"] * result["kernels"]
+    return result.assign(us=us, number=times["sum"] / us)
 
 
 def recorded_calls() -> pd.DataFrame:
-    """Calls of all recordings; those of training programs gave constants."""
+    """Calls of all recordings, and whether they draw a mask of dropout; those of training programs gave constants."""
     train = set(read_json(DATA / "splits.json")["program"]["train"])
-    every = (one for repeats in read_recordings(DATA).values() for one in repeats.values())
-    parts = [calls_of(load_graph(one.path, None)).assign(part=TRAIN if one.name in train else OTHERS) for one in every]
+    parts = []
+    for one in (one for repeats in read_recordings(DATA).values() for one in repeats.values()):
+        calls = calls_of(load_graph(one.path, None))
+        calls["dropped"] = calls["op"].str.endswith(CUDNN) & (calls["kernels"] > 1)  # backward calls do not show it
+        part = TRAIN if one.name in train else OTHERS
+        parts.append(calls.assign(part=part, masked=bool(calls["dropped"].any())))
     return pd.concat(parts, ignore_index=True).assign(device=DEVICE)
 
 
@@ -108,15 +112,14 @@ def main() -> None:
     """Fit, judge and write."""
     out = Path(sys.argv[1]) if len(sys.argv) > 1 else conf_dir("analytic") / MEMORY_BOUND_FILE
     pooled = [calls_of(graph).query("op == @POOLING") for _, graph in gpu_recordings(PUBLIC)]
-    rows = pd.concat([recorded_calls(), pd.concat(pooled).assign(part=TRAIN, device=PUBLIC_DEVICE)], ignore_index=True)
+    others = pd.concat(pooled).assign(part=TRAIN, device=PUBLIC_DEVICE, dropped=False, masked=False)
+    rows = pd.concat([recorded_calls(), others], ignore_index=True)
     rows = rows[rows["family"].isin(list(map(str, FORMS))) & (rows["us"] > 0)]
     memory = default_memory_constants()
     print_head("constant", "ships", "fitted", *("calls", "ms", "error by time") * 2)
     backward = rows["op"].str.endswith("attention_backward") & ~rows["masked"]
-    fitted("backward_share", share := BACKWARD_SHARE["hopper"],
-           lambda calls, value: forms_us(calls, memory) * share / value, rows[backward])  # fmt: skip
-    fitted("dropout_slowdown", DROPOUT_SLOWDOWN,
-           lambda calls, value: forms_us(calls, memory) * value / DROPOUT_SLOWDOWN, rows[rows["dropped"]])  # fmt: skip
+    for key, own in (("backward_share", rows[backward]), ("dropout_slowdown", rows[rows["dropped"]])):
+        fitted(key, memory.attention[key], partial(changed_us, memory, "attention", key), own)
     for field, keys in (("lane_cycles", LANE_CYCLES), ("clocks", tuple(memory.clocks))):
         for key in keys:
             value = fitted(key, getattr(memory, field)[key], partial(changed_us, memory, field, key), rows)

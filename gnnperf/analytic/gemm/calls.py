@@ -23,6 +23,7 @@ from gnnperf.analytic.gemm.model import (
     rate_key,
 )
 from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, known_rows, sized
+from gnnperf.analytic.memory_bound.streams import stream_us
 from gnnperf.graph import OpCall, UnknownCost, broadcast
 from gnnperf.hardware import DeviceSpec
 
@@ -82,10 +83,14 @@ def products_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
         if len(rows) and has_rate(setting.device, dtype, tf32):
             batch, m, n, k = sizes[rows].T
             estimate = product_us(setting, dtype, tf32, quantized)
-            usual = PROGRAM_TURNS[rate_key(setting.device, dtype, tf32).endswith("_matrix")]
+            matrix = rate_key(setting.device, dtype, tf32).endswith("_matrix")
+            usual = PROGRAM_TURNS[matrix]
             turns = [usual if (own := calls[row].turns) is None else own for row in rows]
             requested = products(m, n, k, batch, ITEM_BYTES[dtype], turns)
-            result[rows] = np.maximum(estimate(requested), odd_us(requested, dtype, tf32, setting.device))
+            us = np.maximum(estimate(requested), odd_us(requested, dtype, tf32, setting.device))
+            # On lanes, gemv streams the matrix that a vector is multiplied with: it has no tiles.
+            streamed = stream_us(operand_bytes(requested), setting.device, setting.memory)
+            result[rows] = np.minimum(us, np.where((np.minimum(m, n) == 1) & ~matrix, streamed, np.inf))
     return result
 
 
@@ -99,9 +104,14 @@ def odd_us(requested: Products, dtype: str, tf32: bool, device: DeviceSpec) -> A
     if not key.endswith("_matrix") or ITEM_BYTES[dtype] != 2:
         return np.zeros(len(odd))
     flops = 2.0 * requested.batch * requested.m * requested.n * requested.k  # [n]
-    m, n, k = requested.m, requested.n, requested.k
-    memory = requested.batch * (m * k + k * n + m * n) * ITEM_BYTES[dtype] / device.memory_bandwidth_bytes_per_s
+    memory = operand_bytes(requested) / device.memory_bandwidth_bytes_per_s
     return np.where(odd, ODD_SLOWDOWN * np.maximum(flops / device.flops_per_s[key], memory) * US_PER_S, 0.0)
+
+
+def operand_bytes(requested: Products) -> Array:
+    """[n] bytes of both operands and the result, each once."""
+    m, n, k = requested.m, requested.n, requested.k
+    return requested.batch * (m * k + k * n + m * n) * requested.item_bytes
 
 
 def product_size(call: KernelCall) -> tuple[float, ...]:

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cache
+from math import inf
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 from msgspec import Meta
 
-from gnnperf.analytic.constants_file import AboveZero, constants_from
+from gnnperf.analytic.constants_file import AboveZero, FromZero, constants_from
+from gnnperf.analytic.memory_bound.streams import WIDE_BUS_BITS
 from gnnperf.core import InputError, require
 from gnnperf.hardware import DeviceSpec, conf_dir, read_yaml
 
-VERSION = 4
+VERSION = 5
 FAMILIES = ("vector", "vector_batched", "matrix", "float8", "float8_block", "float4")
 
 # Tiles [rows of the result, columns of the result] that a library chooses from. The first holds what CUTLASS 3 and
@@ -29,6 +31,18 @@ TILE_SETS: Mapping[str, tuple[tuple[int, int], ...]] = {
     "narrow": ((64, 64), (32, 128), (128, 32), (64, 128)),
 }  # fmt: skip
 
+# Tiles of sgl-kernel's float8 products (csrc/gemm/fp8_gemm_kernel.cu, Apache-2.0), which serving stacks run. Its code
+# fixes them by the result: [at most so many rows, columns, rows of a tile, columns]. None divides k. Blackwell: what
+# each of two SMs computes of a tile that they share.
+SERVED_TILES: Mapping[str, tuple[tuple[float, float, int, int], ...]] = {
+    "ada": ((16, 8192, 16, 64), (16, 16384, 32, 64), (16, inf, 16, 64), (64, 16384, 32, 64), (64, inf, 16, 64),
+            (128, 16384, 64, 64), (128, inf, 32, 64), (256, 8192, 128, 64), (256, 16384, 64, 128), (256, inf, 128, 64),
+            (inf, inf, 128, 128)),
+    "hopper": ((256, inf, 64, 64), (inf, inf, 128, 128)),
+    "blackwell": ((64, inf, 64, 64), (256, inf, 64, 128), (inf, inf, 128, 128)),
+}  # fmt: skip
+SERVED_DTYPE, ANY_TILES = "float8", -1  # ANY_TILES in place of a position in SERVED_TILES: the library chooses
+
 # Whose float32 kernels cuBLAS runs on a generation, as their names say in NeuSight's tables and in traces of the others
 # (maxwell_sgemm_128x64 on P100, volta_sgemm_32x128 on T4, ampere_sgemm_128x128 on L4 and H100). Later generations got
 # kernels for matrix units only.
@@ -37,8 +51,7 @@ LATEST_KERNELS = "ampere"
 ANY_KERNELS = "any"
 # Generations whose kernels on matrix units were measured. Workstation boards of Blackwell have no tensor memory: they
 # multiply by warp-level instructions, as Ada does (CUDA programming guide, compute capability 12.0).
-MATRIX_KERNELS = ("ampere", "ada", "hopper", "blackwell")
-WORKSTATION_BUS_BITS, WORKSTATION_KERNELS = 512, "ada"
+MATRIX_KERNELS, WORKSTATION_KERNELS = ("ampere", "ada", "hopper", "blackwell"), "ada"
 
 
 @dataclass(frozen=True)
@@ -60,9 +73,9 @@ class GemmConstants:
 
     compute_share: AboveZero  # sustained share of the peak FLOP rate, without a power limit
     flops_per_joule: AboveZero  # the power limit holds the rate down where peak / power limit is larger than this
-    # of the base clock, which the vendor guarantees under that limit, what is left at least; not fitted: 1 for a GPU
-    # that no one measured, as good as 0 where its own measurements decide
-    base_clock_share: AboveZero
+    # long calls of a board with a published base clock are slower by (boost / base clock) to this power; not fitted:
+    # 0.5, half way between the clocks, for GPUs that no one measured; 0: their power limit decides, down to that clock
+    boost_power: FromZero
     throttle_us: AboveZero  # calls that are long against this feel the power limit; short ones are over before it acts
     load_bytes_per_flop: AboveZero  # operands that an SM takes in, in the time that it does one FLOP
     quantization: AboveZero  # 0: the last wave of tiles costs its share; 1: as much as a full one
@@ -111,13 +124,13 @@ def of_tables(member: GemmConstants) -> bool:
 
 def matrix_kernels_of(device: DeviceSpec) -> str:
     """The generation whose kernels on matrix units a device runs."""
-    board = device.memory_bus_bits is not None and device.memory_bus_bits <= WORKSTATION_BUS_BITS
+    board = device.memory_bus_bits is not None and device.memory_bus_bits <= WIDE_BUS_BITS
     return WORKSTATION_KERNELS if device.architecture == "blackwell" and board else device.architecture or ""
 
 
-def members_for(members: Members, architecture: str) -> Members:
-    """Those of the kernels that run on a generation, else those of any; all, where none are: no one measured them."""
-    for own in (architecture, kernels_of(architecture), ANY_KERNELS):
+def members_for(members: Members, *kernels: str) -> Members:
+    """Those of the first kernels that were measured, else those of any; all, where none are."""
+    for own in (*kernels, ANY_KERNELS):
         if result := tuple(m for m in members if m.kernels == own):
             return result
     return members

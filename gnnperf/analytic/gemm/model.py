@@ -5,9 +5,10 @@
 compute: waves of tiles over SMs (Osama et al. 2023, Stream-K, section 2), each a number of steps along k; a step takes
 its arithmetic and its operands (Williams, Waterman, Patterson 2009, applied to one SM). memory: compulsory traffic and
 what tiles read again, from DRAM as far as it outgrows the last-level cache. Every candidate's time grows with each of
-batch, m, n and k, so their minimum does: more work is never faster. That is why alignment has no term of its own: a
-product of 127 columns would cost more than one of 128. The constants (`GemmConstants`) are fitted; a device enters as
-its vendor numbers. Without another source a formula is this module's own.
+batch, m, n and k, so their minimum does: more work is never faster (but by another of SERVED_TILES). That is why
+alignment has no term of its own: a product of 127 columns would cost more than one of 128. The constants
+(`GemmConstants`) are fitted; a device enters as its vendor numbers. Without another source a formula is this module's
+own.
 """
 
 from __future__ import annotations
@@ -20,15 +21,20 @@ import numpy as np
 import numpy.typing as npt
 
 from gnnperf.analytic.gemm.constants import (
+    ANY_TILES,
     FAMILIES,
+    SERVED_DTYPE,
+    SERVED_TILES,
     TILE_SETS,
     GemmConstants,
     Members,
     Quantize,
     default_gemm_constants,
+    kernels_of,
     matrix_kernels_of,
     members_for,
 )
+from gnnperf.analytic.memory_bound.streams import cache_parts
 from gnnperf.analytic.roofline import soft_maximum
 from gnnperf.core import InputError
 from gnnperf.hardware import DeviceSpec
@@ -65,11 +71,12 @@ class DeviceNumbers:
 
     flops_per_s: Array
     bandwidth_bytes_per_s: Array
-    l2_bytes: Array
+    l2_bytes: Array  # of one partition for matrix units: each keeps lines of the other one as well
     num_sms: Array
     clock_hz: Array
     power_limit_w: Array  # inf: unknown
     boost_over_base: Array  # clock over the one that the vendor guarantees under the power limit; inf: not published
+    served: Array  # whose of SERVED_TILES the sizes decide on, or ANY_TILES
 
     def part(self, rows: slice | npt.NDArray[np.intp]) -> DeviceNumbers:
         """Of some rows."""
@@ -90,14 +97,18 @@ def numbers_of(device: DeviceSpec, dtype: str, tf32: bool = False) -> DeviceNumb
 
     Raises InputError: a CPU, or a dtype that the catalog has no rate for.
     """
-    rate = device.flops_per_s.get(rate_key(device, dtype, tf32))
+    rate = device.flops_per_s.get(key := rate_key(device, dtype, tf32))
     if device.kind != "gpu" or rate is None:
         raise InputError(
             f"no tiled products in {dtype} on {device.name}", where="gemm", allowed=", ".join(device.flops_per_s)
         )
     power = device.power_limit_w if device.power_limit_w else np.inf
     boost = device.clock_hz / device.base_clock_hz if device.base_clock_hz else np.inf
-    result = (rate, device.memory_bandwidth_bytes_per_s, device.l2_bytes, device.num_sms, device.clock_hz, power, boost)
+    kernels = matrix_kernels_of(device)
+    # Of lanes, A100's linear layers err by 15.8 % with the whole cache and by 17.0 % with one of two parts.
+    l2 = device.l2_bytes / (cache_parts(device) if key.endswith("_matrix") else 1)
+    served = list(SERVED_TILES).index(kernels) if dtype == SERVED_DTYPE and kernels in SERVED_TILES else ANY_TILES
+    result = (rate, device.memory_bandwidth_bytes_per_s, l2, device.num_sms, device.clock_hz, power, boost, served)
     return DeviceNumbers(*(np.array([v], float) for v in result))
 
 
@@ -137,12 +148,12 @@ class ProductTime(Protocol):
 class Candidates:
     """What does not depend on constants: [rows, candidates] of every tile and split."""
 
-    tile_elements: Array  # [candidates]
+    tile_elements: Array  # [candidates]; [rows, 1] of SERVED_TILES
     splits: Array  # [candidates]
     steps: Array  # along k, of one tile
     load_elements: Array  # of both operands, per step of one tile
     tiles_per_sm: Array
-    resident: Array  # [candidates] tiles that one SM works on at a time
+    resident: Array  # as tile_elements: tiles that one SM works on at a time
     span_elements: Array  # of the operands that tiles in flight read
     live_elements: Array  # the same of those that they read at about the same time
     read_elements: Array  # of operands, by all tiles
@@ -178,8 +189,9 @@ def gemm_us(
 
 def members_on(device: DeviceSpec, members: Members, key: str) -> Members:
     """The members of a family whose kernels a device runs, for a rate's key."""
-    matrix = key.endswith("_matrix")
-    return members_for(members, matrix_kernels_of(device) if matrix else device.architecture or "")
+    if key.endswith("_matrix"):
+        return members_for(members, matrix_kernels_of(device))
+    return members_for(members, device.architecture, kernels_of(device.architecture))
 
 
 def tiled_us(
@@ -203,9 +215,12 @@ def tiled_us(
 
 
 def candidates(result: Products, device: DeviceNumbers, tiles: str, splits: Splits = SPLITS) -> Candidates:
-    """Counts of every tile and split; one tile set of TILE_SETS."""
-    height, width, parts = np.array([(*tile, s) for tile in TILE_SETS[tiles] for s in splits], float).T
+    """Counts of every tile and split; one tile set of TILE_SETS, or the tile that the sizes decide on."""
     m, n = result.m[:, None], result.n[:, None]
+    if (device.served == ANY_TILES).any():
+        height, width, parts = np.array([(*tile, s) for tile in TILE_SETS[tiles] for s in splits], float).T
+    else:
+        height, width, parts = _served_tiles(m, n, device.served[:, None])
     resident = np.clip(SM_ELEMENTS / (height * width), 1.0, MOST_TILES_PER_SM)
     tiles_in_all = result.batch[:, None] * np.ceil(m / height) * np.ceil(n / width) * parts
     side = np.sqrt(device.num_sms[:, None] * resident)  # tiles in flight, arranged as a square
@@ -217,6 +232,15 @@ def candidates(result: Products, device: DeviceNumbers, tiles: str, splits: Spli
         span_elements=k * in_flight, live_elements=np.minimum(k, LIVE_STEPS) * in_flight,
         read_elements=tiles_in_all / parts * load * k,
     )  # fmt: skip
+
+
+def _served_tiles(m: Array, n: Array, served: Array) -> tuple[Array, Array, Array]:
+    """Height and width [rows, 1] of tiles, and into how many parts [1] they divide k; columns [rows, 1]."""
+    result = np.zeros((len(m), 2))
+    for place, tiles in enumerate(SERVED_TILES.values()):
+        own, (rows, columns, *size) = served == place, np.array(tiles).T
+        result = np.where(own, np.transpose(size)[np.argmax((m <= rows) & (n <= columns), axis=1)], result)
+    return result[:, :1], result[:, 1:], np.ones(1)
 
 
 def kernel_us(result: Products, device: DeviceNumbers, counts: Candidates, constants: GemmConstants) -> Array:
@@ -277,13 +301,16 @@ def _compute_us(result: Products, device: DeviceNumbers, counts: Candidates, c: 
 def _throttled_us(us: Array, device: DeviceNumbers, c: GemmConstants) -> Array:
     """Long calls run at the clock that the power limit leaves, slower by max(1, peak / (power flops_per_joule)).
 
-    But not far below the base clock, which vendors guarantee under that limit (`base_clock_share`). The whole kernel
-    is slowed, as its clock is. So a higher peak under the same limit may lengthen a kernel that does little
-    arithmetic, by what the lower clock costs it.
+    But not below the base clock, which vendors guarantee under that limit, or by what both clocks say (`boost_power`).
+    The whole kernel is slowed, as its clock is. So a higher peak under the same limit may lengthen a kernel that does
+    little arithmetic, by what the lower clock costs it.
     """
     demand = device.flops_per_s / device.power_limit_w / c.flops_per_joule
     limited = (1.0 + demand**LIMIT_POWER) ** (1.0 / LIMIT_POWER)  # [rows]
-    slower = np.minimum(limited, device.boost_over_base / c.base_clock_share)[:, None] - 1.0
+    slower = np.minimum(limited, device.boost_over_base)
+    if c.boost_power:
+        slower = np.where(np.isinf(device.boost_over_base), limited, device.boost_over_base**c.boost_power)
+    slower = slower[:, None] - 1.0
     return us * (1.0 + slower * us / (us + c.throttle_us))
 
 

@@ -26,9 +26,9 @@ from gnnperf.analytic.memory_bound.calls import (
 from gnnperf.analytic.memory_bound.constants import default_memory_constants
 from gnnperf.analytic.normalization import rows_us
 from gnnperf.analytic.roofline import (
+    OTHERS,
     CdnaConstants,
     cdna_kind,
-    cdna_power,
     compute_us,
     default_cdna_constants,
     flops_per_s,
@@ -124,8 +124,8 @@ def cdna_us(calls: Sequence[KernelCall], device: DeviceSpec, constants: CdnaCons
     for kind in dict.fromkeys(kinds.tolist()):
         rows = np.flatnonzero(kinds == kind)
         flops, moved = column(calls, "flops")[rows], cdna_bytes(calls)[rows]
-        shares, power = constants.of(kind), cdna_power(kind, constants.roofline_power)
-        result[rows] = shares_us(flops, moved, peak[rows], kernels[rows], shares, bandwidth, power)
+        power = constants.roofline_power.get(kind, constants.roofline_power[OTHERS])
+        result[rows] = shares_us(flops, moved, peak[rows], kernels[rows], constants.of(kind), bandwidth, power)
     return np.maximum(result - (kernels - 1) * device.launch_floor_us, device.launch_floor_us)
 
 

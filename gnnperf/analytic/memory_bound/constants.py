@@ -53,6 +53,9 @@ class MemoryConstants:
     # elementwise op -> cycles of one float32 lane per element; "other" for the rest
     lane_cycles: Mapping[str, FromZero]
     clocks: Mapping[str, FromZero]  # of steps that a block does one after the other: a row, a target, a level of a sum
+    # what cuDNN's backward kernels reach on Hopper of its forward's rate, and how much longer its forward kernel takes
+    # that draws a mask of dropout, next to a second one
+    attention: Mapping[str, AboveZero]
     rows: Mapping[str, RowKernel]  # ROW_KERNELS -> its constants, of all generations together
     gaps: Mapping[str, EventGap] = field(default_factory=dict)  # class of op -> EventGap
     # the same of each memory that was measured; the nearest is taken where a device's is known

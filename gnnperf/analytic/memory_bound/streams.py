@@ -55,9 +55,14 @@ def miss_share(working_set_bytes: np.ndarray, cache_bytes: float) -> np.ndarray:
 
 def cache_bytes(device: DeviceSpec, constants: MemoryConstants) -> float:
     """What the last-level cache keeps."""
+    share = constants.partitioned_share if cache_parts(device) > 1 else constants.cache_share
+    return share * device.l2_bytes
+
+
+def cache_parts(device: DeviceSpec) -> int:
+    """Partitions of the last-level cache."""
     wide = device.memory_bus_bits is not None and device.memory_bus_bits > WIDE_BUS_BITS
-    parts = device.architecture in PARTITIONED and wide
-    return (constants.partitioned_share if parts else constants.cache_share) * device.l2_bytes
+    return 2 if device.architecture in PARTITIONED and wide else 1
 
 
 def cache_bytes_per_s(device: DeviceSpec, constants: MemoryConstants) -> float:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from gnnperf.analytic.gemm.constants import (
     FAMILIES,
+    SERVED_TILES,
     GemmConstants,
     Quantize,
     default_gemm_constants,
@@ -19,20 +20,29 @@ from gnnperf.analytic.gemm.constants import (
     matrix_kernels_of,
     members_for,
 )
-from gnnperf.analytic.gemm.model import DeviceNumbers, gemm_us, numbers_of, products, quantize_us, rate_key, tiled_us
+from gnnperf.analytic.gemm.model import (
+    DeviceNumbers,
+    gemm_us,
+    members_on,
+    numbers_of,
+    products,
+    quantize_us,
+    rate_key,
+    tiled_us,
+)  # fmt: skip
 from gnnperf.core.errors import InputError
 from gnnperf.hardware import load_device
 from research.fitting.files import save_gemm_constants
 
 # Nothing but arithmetic costs anything: the other terms are as good as free.
 IDEAL = GemmConstants(
-    compute_share=0.5, flops_per_joule=1e30, base_clock_share=1.0, throttle_us=1.0, load_bytes_per_flop=1e12,
+    compute_share=0.5, flops_per_joule=1e30, boost_power=0.0, throttle_us=1.0, load_bytes_per_flop=1e12,
     quantization=1.0, wave_clocks=1e-9, least_elements=1e-9, lone_tile_share=1e-9, l2_bytes_per_clock=1e12,
     split_clocks=1e12, l2_share=1.0, l2_sharpness=4.0, memory_share=0.8, overlap_power=50.0, reread_share=1e-12,
     far_share=1e9, far_slowdown=1e-12, floor_clocks=2000.0, launch_us=30.0, launch_power=1.0, tiles="128x128",
 )  # fmt: skip
 # 10 SMs of 100 GFLOP/s, 1 GHz, 100 GB/s, 1 MB of cache.
-SMALL = DeviceNumbers(*(np.array([v]) for v in (1e12, 1e11, 1e6, 10.0, 1e9, np.inf, np.inf)))
+SMALL = DeviceNumbers(*(np.array([v]) for v in (1e12, 1e11, 1e6, 10.0, 1e9, np.inf, np.inf, -1.0)))
 SIZES = st.integers(1, 5000)
 DEVICES = ("p4", "v100_pcie_32gb", "a100_sxm_80gb", "l40s", "h100_sxm", "gb200")
 
@@ -72,8 +82,11 @@ def test_a_power_limit_slows_long_calls_only_and_leaves_the_base_clock() -> None
     limited = replace(IDEAL, flops_per_joule=1e10, throttle_us=1e3)  # 1e12 FLOP/s at 20 W are five times too many
     device = replace(SMALL, power_limit_w=np.array([20.0]))
     with_base_clock = replace(device, boost_over_base=np.array([1.5]))  # which bounds what the power limit slows
-    for slower, k, factor in ((device, 1, 1.0), (device, 10**8, 5.0), (with_base_clock, 10**8, 1.5)):
-        free, slow = (tiled_us(products(1, 1, k), d, (limited,), False)[0] - 2.0 for d in (SMALL, slower))
+    between = replace(limited, boost_power=0.5)  # no one measured the board: half way between its clocks
+    cases = [(device, limited, 1, 1.0), (device, limited, 10**8, 5.0), (device, between, 10**8, 5.0),
+             (with_base_clock, limited, 10**8, 1.5), (with_base_clock, between, 10**8, 1.5**0.5)]  # fmt: skip
+    for slower, c, k, factor in cases:
+        free, slow = (tiled_us(products(1, 1, k), d, (c,), False)[0] - 2.0 for d in (SMALL, slower))
         assert slow / free == pytest.approx(factor, rel=1e-2)
 
 
@@ -81,6 +94,20 @@ def test_the_clocks_of_the_data_sheet_bound_throttling() -> None:
     t4, gb200 = (numbers_of(load_device(name), "float32").boost_over_base[0] for name in ("t4", "gb200"))
     assert t4 == pytest.approx(1590 / 585)
     assert np.isinf(gb200)  # no base clock was published
+
+
+def test_matrix_units_see_a_part_of_a_divided_cache() -> None:
+    a100, ada = load_device("a100_sxm_80gb"), load_device("l40s")
+    cases = (a100, "bfloat16"), (a100, "float32"), (ada, "float8")
+    assert [device.l2_bytes / numbers_of(device, dtype).l2_bytes[0] for device, dtype in cases] == [2, 1, 1]
+
+
+@pytest.mark.parametrize(("m", "n", "tile", "waves"), [(1, 64, 16 * 64, 1), (129, 9000, 64 * 128, 22)])
+def test_serving_kernels_take_the_tile_that_the_result_decides(m: int, n: int, tile: int, waves: int) -> None:
+    """(129, 9000) on Ada are 3 x 71 tiles of 64 x 128 on 10 SMs."""
+    ada = replace(SMALL, served=np.array([list(SERVED_TILES).index("ada")]))
+    us = tiled_us(products(m, n, 4096), ada, (IDEAL,), False)[0]
+    assert us == pytest.approx(2.0 + waves * 2 * tile * 4096 / (0.5 * 1e11) * 1e6, rel=1e-3)
 
 
 def test_a_launch_comes_before_the_kernel() -> None:
@@ -153,14 +180,10 @@ def test_constants_survive_their_file(tmp_path: Path) -> None:
     path, two = tmp_path / "gemm.yaml", (IDEAL, replace(IDEAL, tiles="narrow", kernels="volta"))
     save_gemm_constants(dict.fromkeys(FAMILIES, two), "by hand", path)
     assert load_gemm_constants(path) == dict.fromkeys(FAMILIES, two)
-    path.write_text(path.read_text().replace("version: 4", "version: 0"))
+    path.write_text(path.read_text().replace("version: 5", "version: 0"))
     with pytest.raises(InputError, match="version 0"):
         load_gemm_constants(path)
-
-
-def test_a_family_without_members_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "gemm.yaml"
-    save_gemm_constants({**dict.fromkeys(FAMILIES, (IDEAL,)), "matrix": ()}, "by hand", path)
+    save_gemm_constants({**dict.fromkeys(FAMILIES, two), "matrix": ()}, "by hand", path)
     with pytest.raises(InputError, match="matrix"):
         load_gemm_constants(path)
 
@@ -172,10 +195,10 @@ def test_members_predict_with_their_geometric_mean() -> None:
 
 def test_a_generation_is_predicted_by_the_constants_of_the_kernels_that_it_runs() -> None:
     old, new = replace(IDEAL, kernels="maxwell"), replace(IDEAL, kernels="ampere", tiles="narrow")
-    assert members_for((old, new), "pascal") == (old,)
-    assert members_for((old, new), "ampere") == members_for((old, new), "ada") == (new,)
-    assert members_for((old, new), "turing") == (old, new)  # no one measured Volta's kernels
-    assert members_for((IDEAL,), "turing") == (IDEAL,)  # constants of any kernels
+    taken = {name: members_on(load_device(name), (old, new), "float32") for name in ("p4", "a100_sxm_80gb", "l4", "t4")}
+    assert taken == {"p4": (old,), "a100_sxm_80gb": (new,), "l4": (new,), "t4": (old, new)}  # no one measured Volta's
+    assert members_on(load_device("t4"), (IDEAL,), "float32") == (IDEAL,)  # constants of any kernels
+    assert members_on(load_device("gb200"), (new, IDEAL), "bfloat16_matrix") == (IDEAL,)  # A100's are no kernels of it
 
 
 def test_a_generation_has_its_own_kernels_on_matrix_units_and_workstation_boards_those_of_ada() -> None:

@@ -171,7 +171,7 @@ def test_a_calibrated_device_sustains_what_was_measured() -> None:
         sustained_bandwidth_share=1.0, memory_bandwidth_bytes_per_s=1.7e12, measured={"x": Measured(1.0, 1.0, 1.0)},
     )  # fmt: skip
     at_that_rate = large.flops / 250e12 * 1e6
-    assert times_us([large], measured)[0] == pytest.approx(at_that_rate, rel=0.02)
+    assert times_us([large], measured)[0] == pytest.approx(at_that_rate, rel=0.03)
     assert times_us([large], replace(measured, measured={}))[0] > 1.1 * at_that_rate
 
 
@@ -180,3 +180,9 @@ def test_tf32_speeds_up_float32_products_that_may_use_it() -> None:
     plain, tf32 = times_us([requested, replace(requested, tf32=True)], device)
     assert plain > 4 * tf32
     assert tf32 == pytest.approx(gemm_us(device, "float32", products(4096, 4096, 4096), tf32=True)[0])
+
+
+def test_lanes_stream_the_matrix_that_a_vector_is_multiplied_with() -> None:
+    device = load_device("gtx_1650")  # 128 GB/s, of which its memory sustains what T4's does
+    vector, matrix = times_us([call("aten::mm", [[m, 512], [512, 512]], "float16") for m in (1, 512)], device)
+    assert vector == pytest.approx(2.0 + 2 * (512 + 512 * 512 + 512) / 128e3 / 0.7508) and matrix > vector

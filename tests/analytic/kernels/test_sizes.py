@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from round_device import CONSTANTS, DEVICE
 
-from gnnperf.analytic.attention import BACKWARD_SHARE, WARP_SHARE, Attentions, attentions_us, fused_rates, fused_us
+from gnnperf.analytic.attention import WARP_SHARE, Attentions, attentions_us, fused_rates, fused_us
 from gnnperf.analytic.convolution.calls import BOTH, PASS_OF, convolution_size, convolutions_us, convolved_us, passes
 from gnnperf.analytic.convolution.model import ConvolutionPass, default_convolution_constants
 from gnnperf.analytic.embedding.calls import DENSE_SIZES, SIZES
@@ -131,7 +131,7 @@ def test_exponentials_are_columns() -> None:
     assert rates == pytest.approx((share, 800 * share / 16 / 4))
     hopper = replace(ROUND, device=replace(DEVICE, architecture="hopper"))
     assert fused_rates(hopper, "float16", True)[0] == pytest.approx(
-        share * WARP_SHARE["hopper"] * BACKWARD_SHARE["hopper"]
+        share * WARP_SHARE["hopper"] * ROUND.memory.attention["backward_share"]
     )
 
 
