@@ -168,16 +168,15 @@ def test_a_hundred_thousand_tiny_events_are_quick(tmp_path: Path) -> None:
     assert len(events) == 100_000 and (np.diff(events["start_ns"]) == 1000).all()
 
 
-def test_two_files_of_one_rank(tmp_path: Path) -> None:
-    for name in ("rank_0.json", "rank_0_again.json"):
-        files.write(tmp_path / name, files.document(files.step_events(), 0, 2))
-    _refused(tmp_path, r"rank_0.json and rank_0_again.json are both rank 0.*one run at a time")
-
-
-def test_files_without_a_rank_are_not_guessed(tmp_path: Path) -> None:
-    for name in ("a.json", "b.json"):
-        files.write(tmp_path / name, files.document(files.step_events(), None))
-    _refused(tmp_path, r"state no rank.*name them rank_0.json")
+@pytest.mark.parametrize(
+    ("names", "rank", "message"),
+    [("rank_0 rank_0_again", 0, r"rank_0.json and rank_0_again.json are both rank 0.*one run at a time"),
+     ("a b", None, r"state no rank.*name them rank_0.json")],
+)  # fmt: skip
+def test_two_files_of_one_rank_or_of_none(tmp_path: Path, names: str, rank: int | None, message: str) -> None:
+    for name in names.split():
+        files.write(tmp_path / f"{name}.json", files.document(files.step_events(), rank, 2))
+    _refused(tmp_path, message)
 
 
 def test_several_runs_in_one_folder_are_named(tmp_path: Path) -> None:

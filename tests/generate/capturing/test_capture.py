@@ -117,15 +117,6 @@ def test_send_and_receive_are_one_transfer() -> None:
     assert transfers["message_bytes"].tolist() == [64.0]
 
 
-def test_ranks_that_wait_for_each_other_are_refused() -> None:
-    def build() -> Step:
-        rows = torch.ones(16)
-        return lambda: dist.recv(rows, 1 - dist.get_rank())
-
-    with pytest.raises(InputError, match="wait for each other"):
-        capture(build, 2)
-
-
 def test_gradients_are_summed_in_place_unless_they_are_shared() -> None:
     def build() -> Step:
         weight = nn.Parameter(torch.ones(4, 4))
@@ -136,30 +127,28 @@ def test_gradients_are_summed_in_place_unless_they_are_shared() -> None:
     assert "aten::add" not in ops
 
 
+LINE = r"rank 0, test_capture.py:\d+:"
+
+
 @pytest.mark.parametrize(
-    ("look", "message"),
+    ("use", "ranks", "error", "message"),
     [
-        (lambda rows: rows.sum().item(), "aten._local_scalar_dense needs numbers"),
-        (lambda rows: rows.nonzero(), "aten.nonzero needs numbers"),
-        (lambda rows: rows.numpy(), "a tensor's memory is read"),
+        (lambda rows: rows.sum().item(), 1, InputError, rf"{LINE} aten._local_scalar_dense needs numbers"),
+        (lambda rows: rows.nonzero(), 1, InputError, rf"{LINE} aten.nonzero needs numbers"),
+        (lambda rows: rows.numpy(), 1, InputError, rf"{LINE} a tensor's memory is read"),
+        (lambda rows: dist.recv(rows, 1 - dist.get_rank()), 2, InputError, "wait for each other"),
+        (lambda rows: rows.mm(rows), 1, RuntimeError, r"2D|matri[cx]"),  # an error of the program stays what it is
     ],
 )
-def test_what_depends_on_values_is_refused_by_op_and_line(look: Callable[[torch.Tensor], object], message: str) -> None:
+def test_values_that_are_read_deadlocks_and_errors_of_the_program(
+    use: Callable[[torch.Tensor], object], ranks: int, error: type[Exception], message: str
+) -> None:
     def build() -> Step:
         rows = torch.ones(4)
-        return lambda: look(rows)
+        return lambda: use(rows)
 
-    with pytest.raises(InputError, match=rf"rank 0, test_capture.py:\d+: {message}"):
-        capture(build)
-
-
-def test_errors_of_the_program_stay_what_they_are() -> None:
-    def build() -> Step:
-        rows = torch.ones(4)
-        return lambda: rows.mm(rows)
-
-    with pytest.raises(RuntimeError, match=r"2D|matri[cx]"):
-        capture(build)
+    with pytest.raises(error, match=message):
+        capture(build, ranks)
 
 
 def test_only_some_ranks() -> None:
