@@ -54,9 +54,12 @@ def test_only_the_slack_requested_for_is_imported(monkeypatch: pytest.MonkeyPatc
         cli.main(["heavy"])
 
 
-def test_exit_code_of_the_handler_is_returned(monkeypatch: pytest.MonkeyPatch) -> None:
-    _command_module(monkeypatch, "look", lambda arguments: 5)
-    assert cli.main(["look"]) == 5
+@pytest.mark.parametrize(("run", "code"), [(lambda arguments: 5, 5), (_raising(KeyboardInterrupt()), 130)])
+def test_exit_code_of_the_handler_and_of_an_interrupt(
+    monkeypatch: pytest.MonkeyPatch, run: Callable[[argparse.Namespace], int], code: int
+) -> None:
+    _command_module(monkeypatch, "look", run)
+    assert cli.main(["look"]) == code
 
 
 def test_bad_input_is_one_message_and_exit_2(
@@ -65,11 +68,6 @@ def test_bad_input_is_one_message_and_exit_2(
     _command_module(monkeypatch, "look", _raising(InputError("is empty", where="a.json", remedy="profile again")))
     assert cli.main(["look"]) == 2
     assert capsys.readouterr().err == "gnnperf: a.json: is empty. What to do: profile again.\n"
-
-
-def test_interrupt_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
-    _command_module(monkeypatch, "look", _raising(KeyboardInterrupt()))
-    assert cli.main(["look"]) == 130
 
 
 def test_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

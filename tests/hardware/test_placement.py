@@ -13,19 +13,12 @@ from gnnperf.hardware.placement import UNKNOWN, machines_of, progression, ranks_
 
 
 def test_a_card_names_hosts_and_the_rate_between_them() -> None:
-    card: dict[str, object] = {"link": {"medium": "veth", "hosts": 2, "rate_gbit_per_s": 1.0}}
-    assert placement_of(card) == Placement(2, 125e6)
-
-
-@pytest.mark.parametrize(
-    "card", [None, {}, {"link": {}}, {"link": "lo"}, {"link": {"hosts": "two"}}, {"link": {"hosts": 0}}]
-)
-def test_cards_that_do_not_say(card: dict[str, object] | None) -> None:
-    assert placement_of(card) is None
-
-
-def test_a_link_without_a_limit_has_no_rate() -> None:
-    assert placement_of({"link": {"hosts": 2, "rate_gbit_per_s": None}}) == Placement(2, None)
+    stated: dict[str, object] = {"medium": "veth", "hosts": 2, "rate_gbit_per_s": 1.0}
+    assert placement_of({"link": stated}) == Placement(2, 125e6)
+    assert placement_of({"link": stated | {"rate_gbit_per_s": None}}) == Placement(2, None)
+    for link in ({}, "lo", {"hosts": "two"}, {"hosts": 0}):
+        assert placement_of({"link": link}) is None
+    assert placement_of(None) is None and placement_of({}) is None
 
 
 def test_ranks_are_placed_in_equal_blocks_over_the_declared_link() -> None:
