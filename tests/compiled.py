@@ -1,7 +1,5 @@
 """The compiled passes of the schedule, each called once: numba keeps them in files for all processes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

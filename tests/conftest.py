@@ -1,7 +1,5 @@
 """Fixtures every package shares."""
 
-from __future__ import annotations
-
 import gc
 import os
 from pathlib import Path

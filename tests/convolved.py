@@ -1,7 +1,5 @@
 """Convolutions by hand, and prices of products that are sums done in the head."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from gnnperf.analytic.convolution.model import Convolutions, result_edge

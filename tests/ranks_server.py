@@ -3,8 +3,6 @@
 torch.optim loads torch._dynamo with the first optimizer (2 s). A rank touches 512 MiB of memory in advance (1 s).
 """
 
-from __future__ import annotations
-
 import torch._dynamo  # noqa: F401
 
 from gnnperf.record import launcher

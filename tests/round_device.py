@@ -1,7 +1,5 @@
 """A device and constants of round numbers (0.5e12 bytes/s, 1e12 lane cycles/s): times are sums done in the head."""
 
-from __future__ import annotations
-
 from gnnperf.analytic.memory_bound.constants import EventGap, MemoryConstants, RowKernel
 from gnnperf.hardware.spec import DeviceSpec
 

@@ -1,7 +1,5 @@
 """A made-up data set of toy runs whose latencies follow a rule that a network can learn."""
 
-from __future__ import annotations
-
 import atexit
 import shutil
 from dataclasses import replace

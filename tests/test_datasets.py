@@ -1,7 +1,5 @@
 """Recorded data sets as a PyG dataset: labels give an error of zero, and every metric is a number computed by hand."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Every command of `gnnperf`: help with examples that parse, and `--json` that prints JSON and nothing else."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

@@ -1,7 +1,5 @@
 """Every script of examples/ runs and is short."""
 
-from __future__ import annotations
-
 import runpy
 import sys
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Ctrl-C while something is written: exit code 130, what was there before is whole, and nothing lies next to it."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

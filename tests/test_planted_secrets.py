@@ -1,7 +1,5 @@
 """Texts that a trace may hold about people and machines are in no output: planted once in every free-text field."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

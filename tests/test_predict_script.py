@@ -1,7 +1,5 @@
 """predict.py as a user runs it: a small trace in, four files out; bad input is one message and exit code 2."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import runpy

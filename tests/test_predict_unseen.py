@@ -1,7 +1,5 @@
 """predict.py on unseen ops: a trace of strange ones, and a step in which every predictor covers one kernel."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

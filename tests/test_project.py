@@ -1,7 +1,5 @@
 """What the project promises about itself."""
 
-from __future__ import annotations
-
 import ast
 import gzip
 import importlib

@@ -1,7 +1,5 @@
 """train.py from the command line to the checkpoint, on made-up runs."""
 
-from __future__ import annotations
-
 import io
 import json
 import sys

@@ -1,7 +1,5 @@
 """The wheel works without a checkout: from another folder it holds conf/, the stubs and the command."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

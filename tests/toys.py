@@ -7,8 +7,6 @@ rank 1 gpu          [gemm 120]  (arrive)---'
 rank 1 host  [T2 10][T4 5][T3 10]          [T1 5]  <- waits for the exit of its rank
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -8,8 +8,6 @@
 Times are microseconds; a `corr` ties device work to its call, as in a profiler's file.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 
 import numpy as np

@@ -7,8 +7,6 @@ One rank, one stream, host segments and launches as a recorded eager program has
 and starts are unknown.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

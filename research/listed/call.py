@@ -1,7 +1,5 @@
 """Call: one node of an operator list, with what its arguments are; and what its result is."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import permutations
 from math import prod

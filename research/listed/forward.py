@@ -1,7 +1,5 @@
 """Forward ops of a listed node, as eager PyTorch calls them; a node may call none."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from math import prod
 

@@ -4,8 +4,6 @@ Gradients of parameters are added to those of the step before (AccumulateGrad). 
 places, their gradients are added up first: `sums`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 from gnnperf.core import Phase

@@ -1,7 +1,5 @@
 """From an operator list to the calls of its nodes: layouts, what gets a gradient, who uses whose result."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from math import prod

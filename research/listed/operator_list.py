@@ -4,8 +4,6 @@ A list holds a transformer's layer once (named as layer 0) between what comes be
 layer. A result of shape (1,) is a number or a tuple of Python, not a tensor of the device.
 """
 
-from __future__ import annotations
-
 import ast
 from dataclasses import dataclass
 from pathlib import Path

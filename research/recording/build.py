@@ -3,8 +3,6 @@
 What is built stays: its raw traces may be gone when more are recorded, on another day.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import textwrap

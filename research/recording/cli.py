@@ -3,8 +3,6 @@
 A recipe gets the parsed options `out`, `raw`, `resume` and `minutes`, and returns the exit code.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The plan of the embedded data set: gloo ranks on one machine, six programs, five links, and how they are split."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 

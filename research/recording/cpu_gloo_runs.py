@@ -1,7 +1,5 @@
 """Runs of the embedded data set: programs x sizes x batches x parallelism x links, in blocks that tell what varies."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import chain, zip_longest

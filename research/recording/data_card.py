@@ -3,8 +3,6 @@
 python -m research.recording.data_card datasets/cpu-ops     renews that of a README.md; the text below stays
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Record every run of a plan, one after another, behind a noise probe; what is there already is kept."""
 
-from __future__ import annotations
-
 import math
 import os
 import shutil

@@ -5,8 +5,6 @@ transfers in this set, and no links. Every program runs once. Then come, in turn
 in CUDA graphs or compiled.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, cycle, zip_longest

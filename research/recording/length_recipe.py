@@ -3,8 +3,6 @@
 A prediction starts from the run at one length. The steps of the other run test its distribution.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from research.recording.plan import Plan

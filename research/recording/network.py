@@ -7,8 +7,6 @@
 A bucket holds one segment of the sender: what is no longer than that passes at once, unless others went just before it.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import re

@@ -1,7 +1,5 @@
 """A plan: which runs a data set consists of, which of them differ by one known change, and how they are split."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum

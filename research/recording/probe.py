@@ -1,7 +1,5 @@
 """A fixed piece of work, timed before and after a run: shows whether the machine was the same machine throughout."""
 
-from __future__ import annotations
-
 import os
 import statistics
 import time

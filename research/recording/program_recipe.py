@@ -4,8 +4,6 @@ Runs are ordered by size, so that any prefix holds every program. The last runs 
 labels and these have one scale (`gnnperf.gnn.data.machine_scales`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from research.recording.cpu_gloo import STEPS, cpu_gloo

@@ -1,7 +1,5 @@
 """One recorded run: launched, recorded, marked broken if a rank fails."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What one recorded run is: a program, its ranks, what they talk over, and at most one known disturbance."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from research.recording.network import LOOPBACK, Link

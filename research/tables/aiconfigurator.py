@@ -6,8 +6,6 @@ in 8 or 4 bits quantizes its 16-bit input first, with a scale per row (fp8), per
 (nvfp4); the weight is quantized before. The result has 16 bits.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

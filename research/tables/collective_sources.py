@@ -4,8 +4,6 @@ nccl-tests name as size the larger of one rank's input and output (NVIDIA/nccl-t
 GetCollByteCount functions): for all_gather that is the whole output, group_size times one rank's input.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """One form for collective tables: published ones, `gnnperf calibrate`'s op table, a user's own with these columns."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """One form for op tables of others: columns of `calibrate.op_table`, sizes as numbers, and how it was measured."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """What is left out of a table, and the count of it: no row disappears silently."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

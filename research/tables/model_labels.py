@@ -5,8 +5,6 @@ pp4_1: four ranks). Inference is a forward pass; training a forward pass with dr
 the gradients of the pass before (`bwall`). No loss, no optimizer. `fusion` is torch.compile. Milliseconds upstream.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Torch 2.1 eager without TF32, one pair of CUDA events per call, mean of the fast
 for the launch is inside. Milliseconds. Products are [B, M, N] x [B, N, K]: the summed length is N, the columns are K.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a measuring method sees of a kernel's own time."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from gnnperf.analytic.memory_bound.constants import EventGap

@@ -1,7 +1,5 @@
 """Make the shipped catalog of public files from a mirror: `python -m research.tables.shipped_catalog MIRROR_DIR`."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

@@ -1,7 +1,5 @@
 """`gnnperf capture SCRIPT`: a folder that the other commands read, with no measurement in it."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

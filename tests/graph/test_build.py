@@ -1,7 +1,5 @@
 """The joint graph: tensor dependencies, hardware, phases, counts, what is refused."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

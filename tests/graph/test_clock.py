@@ -1,7 +1,5 @@
 """The bracket of a device clock."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from traces import Event, call, kernel, op, run_of, trace

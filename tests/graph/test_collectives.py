@@ -1,7 +1,5 @@
 """Collectives over ranks: matching, the three moments, untraced peers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Costs of calls given by hand, and of what the profiler records of a program."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import math

@@ -1,7 +1,5 @@
 """Sends and receives between host threads (gloo): paired by channel, released by what releases them."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 
 import pandas as pd

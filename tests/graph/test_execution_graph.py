@@ -1,7 +1,5 @@
 """What a step waits for of the step before, in a step that is scheduled several times in a row."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Host time cut into T1 to T5."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Collectives on host threads (gloo)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pandas as pd

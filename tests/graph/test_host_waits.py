@@ -1,7 +1,5 @@
 """Where a program waits for collectives of host threads: stated, or found from what no recording refutes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

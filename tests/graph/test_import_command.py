@@ -1,7 +1,5 @@
 """`gnnperf import`: tables and graph in one folder, and what has no cost is named."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

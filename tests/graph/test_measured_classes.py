@@ -1,7 +1,5 @@
 """Classes and families of measured nodes."""
 
-from __future__ import annotations
-
 import pytest
 from traces import all_reduce, call, copy, graph_of, kernel, mark, op
 

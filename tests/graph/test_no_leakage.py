@@ -4,8 +4,6 @@ measured  |--A--|-----B-----|-C-|           equal times stay equal, earlier stay
 warped    |-A-|--B--|-------C-------|       every distance changes
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

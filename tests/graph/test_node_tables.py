@@ -1,7 +1,5 @@
 """Kernels of torch.compile: what Inductor's names tell where no op does."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

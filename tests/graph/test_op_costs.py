@@ -1,7 +1,5 @@
 """The cost of an op without a formula is the sum over its children; what no child knows stays unknown."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Graphs without the profiler's own cost, with numbers computed by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

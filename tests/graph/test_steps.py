@@ -1,7 +1,5 @@
 """Step marks -> windows -> labels."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from traces import Event, call, counts, graph_of, kernel, mark, op, run_of, trace

@@ -1,7 +1,5 @@
 """Graphs on disk and in the cache."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

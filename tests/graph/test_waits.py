@@ -1,7 +1,5 @@
 """What host calls wait for."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Device work: order, streams, siblings, graph launches."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from pathlib import Path
 

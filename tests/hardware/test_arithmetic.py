@@ -1,7 +1,5 @@
 """Every shipped number that follows from others does: a slipped digit or a sparse rate for a dense one is found."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The catalog loads, is consistent with itself, and states what is wrong with a file."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Links, hosts and nodes: by name, changed in part, and what they do to a cluster."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """YAML of users is read as plain values, and refused at the first thing that is more."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Arguments of ops with another batch."""
 
-from __future__ import annotations
-
 import pytest
 
 from gnnperf.memory.edits import AllCast, Autocast, ScaledBatch, memory_edits

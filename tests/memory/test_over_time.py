@@ -1,7 +1,5 @@
 """Memory over the time of a step, by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

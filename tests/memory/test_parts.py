@@ -1,7 +1,5 @@
 """oneDNN's workspace, allocations inside ops, names of storages."""
 
-from __future__ import annotations
-
 import pytest
 
 from gnnperf.memory.given import blocked_bytes, requested_bytes, workspace_bytes

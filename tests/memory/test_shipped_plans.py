@@ -1,7 +1,5 @@
 """Every shipped plan fits the hardware that its source states."""
 
-from __future__ import annotations
-
 import pytest
 
 from gnnperf.generate import rank_tensors, read_plan

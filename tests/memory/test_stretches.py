@@ -1,7 +1,5 @@
 """Rise and fall of stretches, and the peak of plans made of them, by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """What the recorder asks of CUDA, answered by a stand-in: two devices, one of them in use."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace

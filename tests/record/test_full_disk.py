@@ -1,7 +1,5 @@
 """A disk that is full leaves complete runs as they are and marks the one it broke."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

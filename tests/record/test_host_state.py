@@ -1,7 +1,5 @@
 """What a card states about hosts and GPUs, read from texts like the kernel's."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

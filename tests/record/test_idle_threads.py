@@ -1,7 +1,5 @@
 """Threads that rest, run, or never rest; and torch's observer, which dies without the wait."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading

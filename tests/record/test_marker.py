@@ -1,7 +1,5 @@
 """Steps of a program that knows nothing of it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """Peak memory of a step on the CPU."""
 
-from __future__ import annotations
-
 import torch
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """The profiler's own cost, measured on this machine."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """Memory that a rank keeps, tried in a process of its own: the allocator is the whole process's."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """`record` in this process: one rank, no process group."""
 
-from __future__ import annotations
-
 import getpass
 import gzip
 import json

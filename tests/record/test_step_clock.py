@@ -1,7 +1,5 @@
 """What exists before the first step is set aside."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """`gnnperf record -- COMMAND` around real training scripts, in an environment that has torch and nothing else."""
 
-from __future__ import annotations
-
 import atexit
 import json
 import os

@@ -1,7 +1,5 @@
 """`gnnperf.predict(...)`: what docs/how-to/python.md shows works, answers as cards, tables and figures."""
 
-from __future__ import annotations
-
 import importlib
 import subprocess
 import sys

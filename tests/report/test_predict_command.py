@@ -1,7 +1,5 @@
 """`gnnperf predict`: plain flags give the prediction that the keys of predict.py give."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

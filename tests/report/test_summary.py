@@ -1,7 +1,5 @@
 """Measured slices of calls that wait."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """Throughput, utilization and cost on console, page, notebook card and in prediction.json."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import replace
 from html import unescape

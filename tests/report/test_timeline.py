@@ -1,7 +1,5 @@
 """timeline.json.gz is a trace that Perfetto can read, with predicted next to measured."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import tempfile

@@ -1,7 +1,5 @@
 """The output folder: all four files or nothing, and no one else's files are touched."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Rows of op tables by hand, shared by the tests."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """Small problems that the tests share."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`gnnperf shard`: a ranking, JSON, a plan to go on with, one message for bad input."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

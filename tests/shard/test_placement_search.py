@@ -1,7 +1,5 @@
 """The search: against all placements of small problems, never worse than its seeds, any price, the same twice."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

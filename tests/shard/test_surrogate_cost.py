@@ -1,7 +1,5 @@
 """Sums over tables: changes, prices of the parts, memory."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

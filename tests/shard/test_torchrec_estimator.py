@@ -1,7 +1,5 @@
 """The estimator for torchrec's planner, against its own types or a stand-in for them."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from types import ModuleType

@@ -3,8 +3,6 @@
 Names and fields as of torchrec 1.8; the tests run against torchrec itself where it is there.
 """
 
-from __future__ import annotations
-
 import abc
 from dataclasses import dataclass
 from typing import Any

@@ -7,8 +7,6 @@ thread 1   |ProfilerStep#5 0..100                                               
 stream 7                   |gemm 30..60         |      |relu 75..85|
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

@@ -7,8 +7,6 @@ thread 1   |NVTX step 5 0..100 us                                               
 stream 7                   |gemm 30..60         |      |relu 75..85|
 """
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Bad input: one clear message, or a warning and the rest of the trace; never a traceback, never a hang."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

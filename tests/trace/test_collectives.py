@@ -1,7 +1,5 @@
 """Collectives: metadata, shapes, or a kernel's name only."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Columns: exact times, honest unknowns."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Execution traces: both schemas, pairing with Kineto, tensor dependencies, refusals."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Channels of sends and receives: from an op's inputs, from metadata, from a range's name."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """gnnperf inspect: what a trace holds and what it lacks."""
 
-from __future__ import annotations
-
 import io
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Links: true ids, correlation, clocks that run apart, forward and backward."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Every public trace of the mirror either imports or is refused with one sentence."""
 
-from __future__ import annotations
-
 import csv
 from collections import defaultdict
 from functools import lru_cache

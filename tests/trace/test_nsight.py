@@ -1,7 +1,5 @@
 """SQLite exports of Nsight Systems: the events of a Kineto file, step marks, ops, waits, what is refused."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import stat

@@ -1,7 +1,5 @@
 """Files of every form -> the same table."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -6,8 +6,6 @@ thread 1   |roctx step 5 0..100 us                                          |
 stream 2                   |gemm 30..60 |  |copy 62..66|
 """
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Some ranks and steps of a run: what is read, and that the rest is not decoded."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

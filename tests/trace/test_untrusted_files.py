@@ -1,7 +1,5 @@
 """Files that others wrote: small ones do not take much memory, damaged ones end in one message, links stay inside."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

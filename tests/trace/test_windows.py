@@ -1,7 +1,5 @@
 """A trace that memory cannot hold is imported in windows of some steps."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

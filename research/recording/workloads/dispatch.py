@@ -4,8 +4,6 @@ padded   places [E, C, W] filled in order of token | all-to-all of equal parts |
 uneven   tokens sorted by expert, counts exchanged | all-to-all of those parts | one product per expert
 """
 
-from __future__ import annotations
-
 from typing import Protocol
 
 import torch

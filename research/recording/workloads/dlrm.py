@@ -4,8 +4,6 @@ indices [T, B, P] -> lookup -> transfer begins ................... ends -.
 dense [B, 13] ----------------------> bottom MLP (DDP) ------------------> interaction -> top MLP (DDP) -> loss
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import cycle, pairwise

@@ -8,8 +8,6 @@ What was received in the forward, its gradient is sent back: all-to-all is its o
 reduce-scatter are each other's. A `Blocking` one waits where it starts; all else, the order of ops too, stays the same.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Models of public libraries at sizes that fill a GPU, trained as their users train them."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

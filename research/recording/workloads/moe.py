@@ -3,8 +3,6 @@
 tokens -> embedding -> layers x [attention -> router -> dispatch.py: all-to-all, own experts, all-to-all] -> output
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import cycle

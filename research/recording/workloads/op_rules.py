@@ -4,8 +4,6 @@ A rule looks at values (shapes and bounds, no data) and returns an op that is va
 the ops by what they do to a shape. The order of draws is part of a program's seed: do not change it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod

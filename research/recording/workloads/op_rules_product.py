@@ -1,7 +1,5 @@
 """Rules of ops that multiply and add over dimensions: products, convolutions, pooling, norms, attention."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import prod
 from random import Random

@@ -7,8 +7,6 @@ GPipe: Huang et al. 2019. One forward, one backward: Narayanan et al. 2019; no r
 are stages. Sends are started and left to themselves until the step's end, receives are waited for.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ Weights are random and data are made up. The libraries (timm, torchvision, trans
 extra `models` of research; a run of another program does not need them.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ image [B, 8, S, S], vectors [B, 64], tokens [B, 32] -> embedding [B, 32, 32]
     -> op after op, each valid by its rule, on values made before -> a number from every value no one used -> loss
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product

@@ -4,8 +4,6 @@ overlapped   backward |--|--|--|--|            blocking   backward |--|     |--|
              buckets     |=====|=====|                    buckets     |=====|  |=====|
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from itertools import cycle
 from typing import TypeVar

@@ -3,8 +3,6 @@
 horizon x [states -> policy, without gradient -> actions -> carts move] -> loss -> backward -> optimizer
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass
 from math import cos, radians, sin

@@ -3,8 +3,6 @@
 Layers, activations and losses are those of the libraries; hidden channels are free and layers few.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace

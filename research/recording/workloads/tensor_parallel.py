@@ -7,8 +7,6 @@ backward     all-reduce                                                         
 Norms, embeddings and the output layer are on every rank and need no exchange: their gradients are the same.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

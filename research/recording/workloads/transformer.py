@@ -1,7 +1,5 @@
 """A transformer language model (GPT-2 or BERT layout: pre-norm, GELU), trained in several kinds of parallelism."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """The same small steps, captured and run: the same ops, shapes and costs in the same order."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

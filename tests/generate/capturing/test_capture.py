@@ -1,7 +1,5 @@
 """Tiny programs whose ops can be listed by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

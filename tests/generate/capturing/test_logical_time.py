@@ -1,7 +1,5 @@
 """Two ranks by hand: a tick per begin and end, a wait lasts until the other rank has come."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Networks that the tests share."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The plan against the same network captured: a program of nn modules under DDP that torch's own profiler saw."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """Parameters, FLOPs, buckets and messages against published and hand-computed numbers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pandas as pd

@@ -7,8 +7,6 @@ stream       `[op]------------->[op]            an awaited sum holds the ops aft
 sums                `arrive>[c]>exit
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Folded equals whole: by hand, on random programs of grids of ranks, on planned and recorded graphs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Small recommendation models that the tests share."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from gnnperf.generate.recommendation.plan import Placed, Placement, RecommendationPlan, Recommender, Split, Table

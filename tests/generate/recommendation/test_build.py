@@ -1,7 +1,5 @@
 """The graph and its schedule: counts by hand, against closed formulas, ranks requested."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

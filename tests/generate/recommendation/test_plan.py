@@ -1,7 +1,5 @@
 """What no plan can be is refused, naming the key."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What ranks of recommendation plans hold, by hand."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Small plans that the tests share, and what tests request of their graphs."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from itertools import product, starmap

@@ -1,7 +1,5 @@
 """The same small model, planned, and captured from torch's fully_shard: the same collectives with the same bytes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Layers of published models: parameters and FLOPs against what is published about them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The graph and its schedule: by hand, reduced against whole, bubbles."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

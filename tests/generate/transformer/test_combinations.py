@@ -1,7 +1,5 @@
 """Settings together: whatever a plan accepts is a graph, and one rank of each stage takes as long as all."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 

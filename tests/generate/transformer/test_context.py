@@ -1,7 +1,5 @@
 """Context parallelism: messages, FLOPs and memory of a rank by hand; the messages of torch's own ring."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Layers with experts: parameters, FLOPs, messages by hand; loads."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Model and hardware FLOPs of plans, computed by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

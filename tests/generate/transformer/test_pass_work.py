@@ -1,7 +1,5 @@
 """Runs of items on the streams of a rank, by hand; counts of what passes are made of."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """When passes run: bubbles against the formulas of the papers that the orders come from."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 

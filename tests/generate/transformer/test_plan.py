@@ -1,7 +1,5 @@
 """What a plan refuses, and what follows from its numbers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What ranks of plans hold: by hand, and against published formulas."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

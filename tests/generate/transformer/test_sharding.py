@@ -1,7 +1,5 @@
 """Sharded data parallelism: bytes against the papers' formulas, time against the picture of its streams."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Calls made from points compute what the op computes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Lists of ops: what is read, what is refused."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

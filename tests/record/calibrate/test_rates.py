@@ -1,7 +1,5 @@
 """Rates from latencies, by hand."""
 
-from __future__ import annotations
-
 import pytest
 
 from gnnperf.hardware import Measured

@@ -1,7 +1,5 @@
 """A round that fails, stated in one message."""
 
-from __future__ import annotations
-
 import math
 import subprocess
 

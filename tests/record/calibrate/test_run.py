@@ -1,7 +1,5 @@
 """From readings to files. The rounds' readings are made up, except in the last tests."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable

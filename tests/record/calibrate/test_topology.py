@@ -1,7 +1,5 @@
 """What `nvidia-smi topo -m` prints, in two shapes."""
 
-from __future__ import annotations
-
 import pytest
 
 from gnnperf.record.calibrate import comm

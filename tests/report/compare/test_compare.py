@@ -1,7 +1,5 @@
 """One side of a comparison: read back from a folder, or measured in a trace."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

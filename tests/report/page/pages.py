@@ -1,7 +1,5 @@
 """Answers whose pages are large, and pages as predict.py writes them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """report.html in a headless Chromium; skipped, with a word, where there is none."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import replace

@@ -3,8 +3,6 @@
 The reader below knows the files only: no column or number of the prediction itself.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """Memory over the step on the page."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from gnnperf.memory import Part, PeakMemory, Timeline

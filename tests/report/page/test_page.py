@@ -1,7 +1,5 @@
 """report.html is one safe file that needs nothing else."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Axes and marks."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`gnnperf search`: a table, JSON, a plan to go on with, one message for bad input."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`gnnperf search TRACE`: more replicas and other batches, what fits, what is refused."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -1,7 +1,5 @@
 """The synthetic data set, prepared once per module."""
 
-from __future__ import annotations
-
 import pytest
 from synthetic import toy_data
 

@@ -1,7 +1,5 @@
 """`python -m research.benchmarks.learned`: which cells it asks for, and what it prints of those that are there."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

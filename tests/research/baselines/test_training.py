@@ -1,7 +1,5 @@
 """What was trained next to the trivial predictions: rows, cells on disk, the error that a search makes small."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The fuzzer: cases repeat, failures and hangs are noted and kept, workers that die lose one case."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable

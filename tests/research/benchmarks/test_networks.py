@@ -1,7 +1,5 @@
 """Rows of networks that are trained once."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Plans hold what torch counts of programs that do the same: one small configuration of each kind."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """BENCHMARKS.md is what its saved results give, and results name what they measured."""
 
-from __future__ import annotations
-
 import ast
 import json
 import subprocess

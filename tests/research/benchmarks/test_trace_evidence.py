@@ -1,7 +1,5 @@
 """Expectations on a new trace: rows of toys, tables by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Cells of three runs with one or two nodes, by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

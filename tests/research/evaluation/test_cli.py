@@ -1,7 +1,5 @@
 """`gnnperf interventions` and `gnnperf noise-floor` on a small data set on disk."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """P(A > B) of three runs and two seeds, by hand and by enumeration."""
 
-from __future__ import annotations
-
 import json
 from itertools import product
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Predicted against measured changes, by hand."""
 
-from __future__ import annotations
-
 import json
 import math
 from functools import cache

@@ -1,7 +1,5 @@
 """One recording of a run predicts another, by hand."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

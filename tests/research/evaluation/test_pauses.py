@@ -1,7 +1,5 @@
 """A sleep delays a step by what slack does not absorb."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Latencies from a recording of the changed program."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Copies of an op in, and out again."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

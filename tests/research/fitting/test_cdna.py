@@ -1,7 +1,5 @@
 """Shares of peaks come back from times that were made of them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

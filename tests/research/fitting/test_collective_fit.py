@@ -1,7 +1,5 @@
 """The fit finds the model that made a table; constants survive their file."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

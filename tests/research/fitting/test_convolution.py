@@ -1,7 +1,5 @@
 """The fit of convolutions."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

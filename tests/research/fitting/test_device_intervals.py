@@ -1,7 +1,5 @@
 """Bounds of one more generation, by hand."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Which closed form a row has, and constants that know what they were fitted on."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Damped least squares on logarithms."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

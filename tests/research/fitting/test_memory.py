@@ -1,7 +1,5 @@
 """The fit of memory-bound kernels."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """What a method sees of the device's time."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

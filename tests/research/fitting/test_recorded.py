@@ -1,7 +1,5 @@
 """Constants come back from times that were made of them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pandas as pd

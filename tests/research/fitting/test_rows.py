@@ -1,7 +1,5 @@
 """What trains, what is left out together, samples that repeat."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from research.fitting.rows import CHIP, GENERATION, NO_DEVICE, NO_FORM, sampled, usable

@@ -1,7 +1,5 @@
 """What the tests run in ranks of their own; found by name in the new processes."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

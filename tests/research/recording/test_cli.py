@@ -1,7 +1,5 @@
 """Recipes as `gnnperf record --recipe` reaches them."""
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import tomllib

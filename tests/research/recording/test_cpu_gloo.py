@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from collections import Counter
 
 from research.recording.cpu_gloo import cpu_again, cpu_gloo, parallelism

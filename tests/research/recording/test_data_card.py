@@ -1,7 +1,5 @@
 """Front matter of README.md: what each folder holds, in words of the hub."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pandas as pd

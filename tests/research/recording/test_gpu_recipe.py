@@ -1,7 +1,5 @@
 """The recipe for a GPU: its order, and a sleep of it at toy size on the CPU."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

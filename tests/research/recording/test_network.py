@@ -1,7 +1,5 @@
 """Hosts of one machine: real namespaces where there is root, else only what needs none."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

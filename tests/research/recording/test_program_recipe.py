@@ -1,7 +1,5 @@
 """The recipe of small programs: what is held out, and sizes that follow from hidden channels."""
 
-from __future__ import annotations
-
 from research.recording.cpu_gloo import cpu_gloo
 from research.recording.program_recipe import FAMILIES_HELD_OUT, PROGRAMS, cpu_programs
 from research.recording.workloads.small_model import GROUPED, SMALL_MODELS, SmallModel

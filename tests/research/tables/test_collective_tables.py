@@ -1,7 +1,5 @@
 """Collective tables: sizes become bytes of one rank's input, whatever a source counts; what is left out is counted."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

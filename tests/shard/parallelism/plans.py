@@ -1,7 +1,5 @@
 """Small plans on a cluster of two machines, which the tests of the search share."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from gnnperf.generate import Parallelism, Schedule, TransformerPlan

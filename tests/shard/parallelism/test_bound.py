@@ -1,7 +1,5 @@
 """Bounds are no longer than what the schedule of the graph gives, and near to it where kernels fill the step."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The search finds what judging every candidate finds, and states what it has not proven."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 

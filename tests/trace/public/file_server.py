@@ -1,7 +1,5 @@
 """A file server on 127.0.0.1 that can misbehave."""
 
-from __future__ import annotations
-
 import http.server
 import threading
 from collections.abc import Iterator

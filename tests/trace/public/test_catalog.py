@@ -1,7 +1,5 @@
 """The shipped catalog, and how entries are chosen from it."""
 
-from __future__ import annotations
-
 import gzip
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`gnnperf data`, as typed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

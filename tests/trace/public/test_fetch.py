@@ -1,7 +1,5 @@
 """Fetching: what ends up in the folder is verified, whole, or absent."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """What the tests of the mixture of experts run in ranks of their own; found by name in the new processes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What the tests of a rank without peers run; found by name in the new process."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What the tests of transformers run in ranks of their own; found by name in the new processes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

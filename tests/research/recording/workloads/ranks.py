@@ -1,7 +1,5 @@
 """Programs in ranks of their own: what each rank writes, and what tests read; found by name in new processes."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path

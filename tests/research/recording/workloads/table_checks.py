@@ -1,7 +1,5 @@
 """What the tests of sharded tables run in ranks of their own; found by name in the new processes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Names of programs: every size shows, so that runs of a plan differ in name."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 from typing import Any
 

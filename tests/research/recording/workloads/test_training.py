@@ -1,7 +1,5 @@
 """Every program trains on two ranks: gradients and weights agree, data differ, known changes leave the losses."""
 
-from __future__ import annotations
-
 import math
 import os
 from dataclasses import replace
