@@ -39,10 +39,6 @@ def reduce_at_once(group: dist.ProcessGroup | None, bucket: dist.GradBucket) -> 
     return done
 
 
-# DDP looks the hook's types up as objects, and finds text.
-reduce_at_once.__annotations__.update({"bucket": dist.GradBucket, "return": torch.futures.Future[torch.Tensor]})
-
-
 def shared_by_ranks(loss: torch.Tensor) -> torch.Tensor:
     """The same loss, its gradients divided by the number of ranks: their sum is DDP's mean, at no further cost."""
     loss.register_hook(lambda gradient: gradient / dist.get_world_size())
