@@ -31,7 +31,7 @@ def test_one_of_two_recordings_is_imported_inspected_and_predicted(
         files.write(tmp_path / "traces" / f"gpu7_42.{number * 10**12}.pt.trace.json", document)
     folder, out = str(tmp_path / "traces"), tmp_path / "out"
     assert cli.main(["import", folder, "--out", str(out)]) == 2
-    assert "holds 2 recordings: 1: 1970-01-01 00:16:40 UTC" in capsys.readouterr().err
+    assert "holds 2 recordings. Allowed: 1: 1970-01-01 00:16:40 UTC" in capsys.readouterr().err
     assert cli.main(["inspect", folder, "--run", "2"]) == 0
     assert cli.main(["import", folder, "--run", "2", "--out", str(out)]) == 0
     nodes = read_graph(out / "graph").nodes
