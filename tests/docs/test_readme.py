@@ -12,7 +12,7 @@ import pytest
 
 from docs.made.pages import ROOT
 from docs.made.screenshots import FOLDER, difference, note_of, pictures, report_of
-from docs.made.tutorial import readme_commands
+from docs.made.tutorial import TERMINAL, readme_commands
 from gnnperf.cli import main
 from tests.chromium import chromium
 
@@ -32,7 +32,8 @@ def printed(mirror: Path, folder: Path) -> list[str]:
     """What each command prints."""
     result = []
     for command in readme_commands():
-        with chdir(folder), redirect_stdout(io.StringIO()) as onto:
+        with pytest.MonkeyPatch.context() as patch, chdir(folder), redirect_stdout(io.StringIO()) as onto:
+            patch.setenv("COLUMNS", TERMINAL["COLUMNS"])
             assert main(shlex.split(command)[1:]) == 0
         result.append(onto.getvalue())
     return result
