@@ -100,10 +100,10 @@ def own_gpu(run: str, graph: ExecutionGraph) -> OwnGpu:
     )
 
 
-def blind_prediction(graph: ExecutionGraph) -> StepPrediction | None:
+def blind_prediction(graph: ExecutionGraph, step: int | None = None) -> StepPrediction | None:
     """The step without measurements; None: the trace does not name its device, which a blind prediction needs."""
     try:
-        return predicted(graph, Request(evidence=BLIND))
+        return predicted(graph, Request(step=step, evidence=BLIND))
     except InputError:
         return None
 

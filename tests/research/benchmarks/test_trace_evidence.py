@@ -1,11 +1,15 @@
 """Expectations on a new trace: rows of toys, tables by hand."""
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from gnnperf.graph.execution_graph import ExecutionGraph
+from research.benchmarks import trace_parts
 from research.benchmarks.trace_evidence import Forecast, OwnGpu, forecast_table, forecasts, own_gpu, own_table
 from tests.toys import several_steps, two_rank_graph
 
@@ -55,3 +59,20 @@ def test_a_trace_of_an_unnamed_gpu_has_a_default_prediction_and_no_blind_one() -
     named = OwnGpu("a", "period", 100.0, 50.0, 101.0, 90.0, 7, 0)
     table = own_table([row, named]).splitlines()
     assert table[2].split(" | ")[2] == "1" and table[4].split(" | ")[2] == "2"
+
+
+def test_means_of_classes_are_of_the_other_steps_and_of_the_finest_class_that_they_have(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(trace_parts, "SHARE", 1.0)
+    rows = [("aten::mm", "[2]"), ("aten::mm", "[2]"), ("aten::mm", "[4]"), ("aten::add", "[4]")]
+    nodes = pd.DataFrame(rows, columns=["op_name", "input_dims"]).assign(
+        event_name=["a", "a", "b", "c"], node_type="compute", segment="", family=["gemm", "gemm", "gemm", "elementwise"]
+    )
+    steps: Any = [
+        SimpleNamespace(graph=SimpleNamespace(nodes=nodes.iloc[part], num_nodes=len(part)), latency_us=np.array(us))
+        for part, us in (([0], [10.0]), ([1, 2, 3], [30.0, 50.0, 7.0]))
+    ]
+    first, second = trace_parts.class_means(steps)
+    assert first.tolist() == [30.0]
+    assert second.tolist() == [10.0, 10.0, 10.0]  # by shapes, by op, by kind

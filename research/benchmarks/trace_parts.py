@@ -1,0 +1,123 @@
+"""Parts of steps, by how much of the trace is known: host work, kernels without a closed form, steps without stalls.
+
+    python -m research.benchmarks.trace_parts [--runs TEXT ...]
+
+The steps of `trace_evidence`'s forecasts. Figures: the sum of host work, also without stalls; kernels without a closed
+form (sum of |error| over measured time; without a prediction all of it); the step without stalls. A fifth: of the nodes
+of the other steps, drawn once; a node takes the mean of the finest group of CLASSES with one. Nothing is fitted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from gnnperf.core import NodeType, Segment
+from gnnperf.graph import ExecutionGraph
+from gnnperf.predict import Request
+from gnnperf.predict.api import predicted
+from gnnperf.predict.request import Stalls, TraceEvidence
+from gnnperf.schedule import MeasuredStep, align, forecast_step, measured_step
+from research.benchmarks._frame import parser_of, run_main
+from research.benchmarks.trace_evidence import LEAST_STEPS, blind_prediction, gpu_recordings
+
+BLIND_ROW, FIFTH, WHOLE = "none (blind)", "a fifth of the other steps' nodes", "another step (`evidence=other_steps`)"
+SHARE = 0.2  # that is drawn
+CLASSES: tuple[list[str], ...] = (
+    ["op_name", "input_dims", "event_name"],
+    ["event_name"],
+    ["op_name"],
+    ["family"],
+    [],
+)  # and the segment
+FIGURES = ("hosts", "hosts without stalls", "kernels without closed form", "step without stalls")
+
+
+def parts(run: str, graph: ExecutionGraph) -> list[dict[str, object]]:
+    """Of every step that is forecast and every evidence: run, evidence and FIGURES, relative errors."""
+    labels = [label for label in graph.steps if label.period_us is not None]
+    if len(graph.steps) < LEAST_STEPS or len(labels) < 2:
+        return []
+    steps = [measured_step(graph, label) for label in graph.steps]
+    steady = [one.without_stalls() for one in steps]
+    fifths = zip(graph.steps, steps, steady, class_means(steps), class_means(steady), strict=True)
+    rows: list[dict[str, object]] = []
+    for label, own, calm, fifth_us, calm_fifth_us in fifths:
+        if label.period_us is None:
+            continue
+        blind, other = blind_prediction(graph, label.step), forecast_step(graph, label)
+        blind_us = np.full(own.graph.num_nodes, np.nan) if blind is None else blind.prediction.latency_us
+        free_us, forecast_us = (
+            predicted(graph, Request(step=label.step, evidence=given, stalls=Stalls.remove)).step_time_us
+            for given in (TraceEvidence.trace, TraceEvidence.other_steps)
+        )
+        kind, segment = own.graph.nodes["node_type"], own.graph.nodes["segment"]
+        hosts = ((kind == NodeType.HOST) & (segment != Segment.PEER_WAIT)).to_numpy()
+        bare = (kind == NodeType.COMPUTE).to_numpy() & np.isnan(blind_us) & (blind is not None)
+        for evidence, us, steady_us, time_us in (
+            (BLIND_ROW, blind_us, blind_us, math.nan if blind is None else blind.step_time_us),
+            (FIFTH, fifth_us, calm_fifth_us, math.nan),
+            (WHOLE, _copied(own, other), _copied(own, other.without_stalls()), forecast_us),
+        ):
+            off_us, bare_us = np.abs(np.nan_to_num(us) - own.latency_us)[bare].sum(), own.latency_us[bare].sum()
+            figures = (*(given[hosts].sum(where=~np.isnan(given[hosts])) / true.latency_us[hosts].sum() - 1
+                         for given, true in ((us, own), (steady_us, calm))),
+                       off_us / bare_us if bare_us else math.nan, time_us / free_us - 1)  # fmt: skip
+            if blind is not None or evidence != BLIND_ROW:
+                rows.append({"run": run, "evidence": evidence, **dict(zip(FIGURES, figures, strict=True))})
+    return rows
+
+
+def class_means(steps: Sequence[MeasuredStep]) -> list[np.ndarray]:
+    """Of each step [num_nodes] means over drawn nodes of the other steps; NaN where no class has one."""
+    nodes = pd.concat([one.graph.nodes for one in steps], ignore_index=True)
+    us, result = np.concatenate([one.latency_us for one in steps]), []
+    place = np.repeat(np.arange(len(steps)), [one.graph.num_nodes for one in steps])
+    drawn = (np.random.default_rng(0).random(len(us)) < SHARE) & np.isfinite(us)
+    codes = [nodes.groupby(["node_type", "segment", *more], observed=True, dropna=False).ngroup().to_numpy()
+             for more in CLASSES]  # fmt: skip
+    for number in range(len(steps)):
+        known, own = drawn & (place != number), place == number
+        means_us = np.full(own.sum(), np.nan)
+        for code in codes:
+            sums, counts = (np.bincount(code[known], weight, code.max() + 1) for weight in (us[known], None))
+            mean_us = np.divide(sums, counts, out=np.full(len(sums), np.nan), where=counts > 0)[code[own]]
+            means_us = np.where(np.isnan(means_us), mean_us, means_us)
+        result.append(means_us)
+    return result
+
+
+def _copied(own: MeasuredStep, other: MeasuredStep) -> np.ndarray:
+    """[num_nodes] latencies of another step; NaN where it lacks the node."""
+    place = align(own.graph, other.graph)
+    return np.where(place >= 0, other.latency_us[place], np.nan)
+
+
+def parts_table(rows: Sequence[Mapping[str, object]]) -> str:
+    """Markdown: per evidence and figure the mean of projects of means of runs, the median and p90 of runs, the bias."""
+    lines = [f"| evidence | {' | '.join(FIGURES)} |", f"|{'---|' * (1 + len(FIGURES))}"]
+    table = pd.DataFrame(rows)
+    for evidence, part in table.groupby("evidence", sort=False):
+        signed = part.groupby("run")[list(FIGURES)].mean()
+        error = part[list(FIGURES)].abs().groupby(part["run"]).mean()
+        projects = error.groupby(error.index.str.split("-").str[0]).mean()
+        texts = [f"{100 * projects[f].mean():.1f}; {100 * error[f].median():.1f}, {100 * error[f].quantile(0.9):.1f}; "
+                 f"{100 * signed[f].mean():+.1f}" if error[f].notna().any() else "" for f in FIGURES]  # fmt: skip
+        lines.append(f"| {evidence} | {' | '.join(texts)} |")
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the table."""
+    parser = parser_of(__doc__)
+    parser.add_argument("--runs", nargs="*", default=[], metavar="TEXT", help="only runs whose name contains one")
+    rows = [row for run, graph in gpu_recordings(parser.parse_args(arguments).runs) for row in parts(run, graph)]
+    print(parts_table(rows))
+    return 0
+
+
+if __name__ == "__main__":
+    run_main(main)
