@@ -18,6 +18,7 @@ from .errors import require as require
 from .errors import require_numbers as require_numbers
 from .errors import require_one as require_one
 from .errors import require_writable as require_writable
+from .files import code_of as code_of
 from .files import replacing_folder as replacing_folder
 from .files import write_bytes as write_bytes
 from .files import write_text as write_text

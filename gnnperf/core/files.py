@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import gzip
+import hashlib
 import json
 import os
 import secrets
@@ -15,6 +16,7 @@ import shutil
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 from gnnperf.core.errors import InputError
@@ -188,3 +190,20 @@ def read_json(path: Path) -> dict[str, object] | None:
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return None
     return content if isinstance(content, dict) else None
+
+
+# The code that a kept result depends on.
+
+PACKAGE = Path(__file__).resolve().parents[1]
+
+
+@cache
+def code_of(*sources: str, package: Path = PACKAGE) -> str:
+    """Hash of the source of packages and modules, named by their paths in `package`."""
+    digest = hashlib.sha256()
+    for name in sources:
+        path = package / name
+        assert path.exists(), f"{path} was moved"
+        for source in [path] if path.is_file() else sorted(path.rglob("*.py")):
+            digest.update(source.relative_to(package).as_posix().encode() + b"\0" + source.read_bytes())
+    return digest.hexdigest()[:16]

@@ -6,7 +6,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from gnnperf.core import (
     NODE_COLUMNS,
     Column,
     InputError,
+    code_of,
     files,
     read_parquet,
     replacing_folder,
@@ -34,6 +35,7 @@ from gnnperf.trace import EVERYTHING, RunTrace, Selection, is_regular, read_run,
 
 FILES = ("nodes.parquet", "edges.parquet")
 _META_KEY = b"gnnperf.graph"
+_SOURCES = ("core/schema", "hardware", "trace", "graph")  # which a graph depends on
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ def load_run(paths: tuple[Path, ...], recording: int | None, chosen: Selection, 
 
 def fingerprint(inputs: Sequence[Path], recording: int | None = None, chosen: Selection = EVERYTHING) -> str:
     """Hash of the importing and graph-building code, of the content of every input file and of what of it is read."""
-    digest = hashlib.sha256(f"{_code_hash()} {recording} {chosen}".encode())
+    digest = hashlib.sha256(f"{gnnperf.__version__} {code_of(*_SOURCES)} {recording} {chosen}".encode())
     for path in inputs:
         digest.update(run_name(path).encode())
         for file in sorted(p for p in path.rglob("*") if is_regular(p, path)) if path.is_dir() else [path]:
@@ -98,17 +100,6 @@ def fingerprint(inputs: Sequence[Path], recording: int | None = None, chosen: Se
             with untrusted.reading(file, remedy="check the path and its permissions"), file.open("rb") as content:
                 digest.update(hashlib.file_digest(content, "sha256").hexdigest().encode())
     return digest.hexdigest()[:24]
-
-
-@cache
-def _code_hash() -> str:
-    root = Path(gnnperf.__file__).parent
-    parts = [root / part for part in ("core/schema", "hardware", "trace", "graph")]
-    sources = [path for part in parts for path in sorted(part.rglob("*.py"))]
-    digest = hashlib.sha256(gnnperf.__version__.encode())
-    for source in sources:
-        digest.update(source.read_bytes())
-    return digest.hexdigest()
 
 
 def write_graph(graph: ExecutionGraph, directory: Path) -> None:

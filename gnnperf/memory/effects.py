@@ -5,17 +5,16 @@ torch takes seconds to import, and a trace is predicted more than once.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 
 import msgspec
 
-from gnnperf.core import InputError, write_bytes
+from gnnperf.core import InputError, code_of, write_bytes
 from gnnperf.memory.storages import Slot
 
 _MAX_CACHED = 50_000  # effects: some ten megabytes
@@ -95,7 +94,7 @@ def effects_cached_in(folder: Path | None) -> Iterator[None]:
     if folder is None:
         yield
         return
-    path = folder / f"effects-{_code_hash()}.json"
+    path = folder / f"effects-{code_of('memory/effects.py', 'memory/torch_effects.py')}-{version('torch')}.json"
     earlier = _Cached()
     with suppress(OSError, msgspec.DecodeError):  # none yet, or damaged: they are computed again
         earlier = msgspec.json.decode(path.read_bytes(), type=_Cached)
@@ -106,9 +105,3 @@ def effects_cached_in(folder: Path | None) -> Iterator[None]:
         with suppress(OSError, InputError):  # the graph, which goes to the same folder, warns
             folder.mkdir(parents=True, exist_ok=True)
             write_bytes(path, msgspec.json.encode(_cached))
-
-
-@cache
-def _code_hash() -> str:
-    code = "".join(Path(__file__).with_name(name).read_text() for name in ("effects.py", "torch_effects.py"))
-    return hashlib.sha256(f"{version('torch')}{code}".encode()).hexdigest()[:16]

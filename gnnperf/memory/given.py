@@ -84,7 +84,7 @@ def blocked_bytes(tensor: TensorSlot) -> int:
     return TensorSlot((samples, whole, *rest), tensor.dtype).num_bytes
 
 
-# What an op asks for while it runs: the allocations that a trace shows inside of it.
+# What an op allocates while it runs: the allocations that a trace shows inside of it.
 
 _DTYPE_AT = {"aten::empty": 1, "aten::empty_strided": 2}
 # Bytes of an element by c10::ScalarType, as traces write a dtype argument.
@@ -95,7 +95,7 @@ _ITEM_BYTES = {"0": 1, "1": 1, "2": 2, "3": 4, "4": 8, "5": 2, "6": 4, "7": 8, "
 def requested_bytes(inside: Iterable[tuple[str, tuple[Slot, ...]]]) -> int:
     """Bytes of all tensors made or grown by the ops inside of one.
 
-    [("aten::empty", ("[8, 4]", "6", ...))] asks for 8 x 4 float32, 128 bytes.
+    [("aten::empty", ("[8, 4]", "6", ...))] allocates 8 x 4 float32, 128 bytes.
     """
     result = 0
     for name, slots in inside:
@@ -142,7 +142,7 @@ def given_in(
 def inside_bytes(
     call: Call, effect: Effect, recorded: Sequence[TensorSlot], actual: Sequence[TensorSlot], *, on_gpu: bool
 ) -> int:
-    """What an op asks for inside and does not return; it grows as the tensors that the op takes do."""
+    """What an op allocates inside and does not return; it grows as the tensors that the op takes do."""
     new = sum(r.num_bytes for r in effect.results if r.of_input is None and r.of_result is None)
     requested = max(requested_bytes(call.inside) - new, 0)
     before, now = (sum(t.num_bytes for t in tensors) for tensors in (recorded, actual))

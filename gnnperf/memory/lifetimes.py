@@ -3,9 +3,9 @@
 A trace states when an op ran, not when a tensor went. The rules:
 
 - a tensor goes with its last use, or, if a backward needs it, when the node of that forward op has run;
-- what an op asks for inside and does not return is there while it runs;
+- what an op allocates inside and does not return is there while it runs;
 - what AccumulateGrad is given stays until the next step, as do the rows of a sparse gradient;
-- what an op returned and torch cannot tell is the next tensor that no one made;
+- what an op returned and torch cannot determine is the next tensor that no one made;
 - what no one made was there before the step: data, buffers.
 """
 
@@ -76,7 +76,7 @@ class Lifetimes:
     storages: Storages = field(default_factory=Storages)  # all memory of the step
     # (bytes, from_ns, to_ns, op) of what ops hold while they run
     temporary: list[tuple[int, int, int, str]] = field(default_factory=list)
-    unknown: Counter[str] = field(default_factory=Counter)  # op -> calls whose results no one could tell
+    unknown: Counter[str] = field(default_factory=Counter)  # op -> calls with unknown results
     _saved: dict[int, list[Storage]] = field(default_factory=dict)  # by autograd's number
     _near: dict[int, set[int]] = field(default_factory=dict)  # by node: what it takes and makes
     _sparse: set[int] = field(default_factory=set)  # nodes whose gradient is made of rows, and not yet of a parameter

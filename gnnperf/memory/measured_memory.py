@@ -83,7 +83,7 @@ class Measured:
 
     method: str  # how; decides what was counted
     peak_bytes: int  # the most of a step
-    held_between_steps_bytes: int | None = None  # of it what stays; None where the method does not tell
+    held_between_steps_bytes: int | None = None  # of it what stays; None: the method does not count it
 
     def counted_bytes(self, peak: PeakMemory) -> int:
         """Of a prediction, what this method counts: on a CPU what is requested and Python knows; CUDA counts all."""

@@ -1,6 +1,6 @@
 """Peak memory of a recorded rank, from its ops and their shapes.
 
-held       parameters, optimizer state, inputs                       as the optimizer and the step's first uses tell
+held       parameters, optimizer state, inputs                       by the optimizer's ops and the step's first uses
 gradients  |.............. 0 ..............|===== one by one =====|   AccumulateGrad
 others     |== activations grow =====|===== and shrink =====|         lifetimes.py
            forward                    backward                optimizer
@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache
 from importlib.metadata import version
 from math import prod
 from pathlib import Path
@@ -21,7 +20,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from gnnperf.core import InputError, require, write_bytes
+from gnnperf.core import InputError, code_of, require, write_bytes
 from gnnperf.graph import RankEvents, rank_events
 from gnnperf.memory.effects import effects_cached_in
 from gnnperf.memory.given import Variant
@@ -32,7 +31,7 @@ from gnnperf.memory.step_calls import Call, StepCalls, ops_digest, step_calls
 from gnnperf.memory.storages import Role, TensorSlot, tensors_of
 from gnnperf.trace import RunTrace
 
-# What a rank holds from step to step, as its optimizers tell: parameters, their gradients, optimizer state.
+# What a rank holds from step to step, by its optimizers' ops: parameters, their gradients, optimizer state.
 #
 # A fused or foreach op takes lists: parameters, gradients, state. An optimizer that goes parameter by parameter changes
 # tensors in place: state is multiplied or moved (`mul_`, `lerp_`), and everything else that is added to is a parameter.
@@ -242,7 +241,7 @@ def cached_peaks(
         variant: the program.
         on_gpu: where.
     """
-    key = f"{_code_hash()} {fingerprint} {batches_held} {step} {variant} {on_gpu}"
+    key = f"{code_of('memory')} {version('torch')} {fingerprint} {batches_held} {step} {variant} {on_gpu}"
     path = None if folder is None else folder / f"peaks-{hashlib.sha256(key.encode()).hexdigest()[:24]}.json"
     if path is not None:
         with suppress(OSError, msgspec.DecodeError):  # none yet, or damaged: they are computed again
@@ -255,12 +254,6 @@ def cached_peaks(
         with suppress(OSError, InputError):  # the graph, which goes to the same folder, warns
             write_bytes(path, msgspec.json.encode(result))
     return result
-
-
-@cache
-def _code_hash() -> str:
-    sources = "".join(path.read_text(encoding="utf-8") for path in sorted(Path(__file__).parent.glob("*.py")))
-    return hashlib.sha256(f"{version('torch')}{sources}".encode()).hexdigest()
 
 
 def _rank_peak(events: RankEvents, batches_held: int, name: str | None, variant: Variant, on_gpu: bool) -> PeakMemory:

@@ -172,5 +172,5 @@ class _Reader:
     def _inside(self, row: int) -> Iterator[tuple[str, tuple[Slot, ...]]]:
         for child in self._children.get(row, ()):
             yield str(self._events.name[child]), self._slots(child)
-            if self._events.name[child] != _VIEW:  # where tensors hold no data, it asks for one to point elsewhere
+            if self._events.name[child] != _VIEW:  # where tensors hold no data, it is called to point elsewhere
                 yield from self._inside(child)

@@ -148,7 +148,8 @@ def _edited(
     estimate = replace(estimate, notes=(*(f"What if: not known is {one}." for one in unknown), *estimate.notes))
     if edits.variant is None:
         return estimate
-    peaks = _peaks(estimate, request, on_gpu, edits.variant) or ()
+    peaks = _peaks(estimate, request, on_gpu, edits.variant)
+    assert peaks is not None, "the unedited step has peaks"
     result = tuple(RankMemory(peak, None, _capacity(device)) for peak in peaks)
     assert estimate.whatif is not None, "chosen so"
     whatif = replace(estimate.whatif, prediction=replace(estimate.whatif.prediction, peak_memory=result))

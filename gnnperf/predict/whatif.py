@@ -54,7 +54,7 @@ def read_edits(entries: Sequence[Any]) -> tuple[whatif.Edit, ...]:
 
 
 def edit_settings() -> dict[str, tuple[str, ...]]:
-    """whatif.Edit -> its settings, the first of which `parse_edit` takes without a name."""
+    """Edit -> its settings, the first of which `parse_edit` takes without a name."""
     return {name: tuple(f.name for f in fields(kind)) for name, kind in EDITS.items()}
 
 

@@ -36,7 +36,7 @@ CONVOLUTIONS = ("conv1d", "conv2d", "conv3d", "convolution", "_convolution", "cu
 CHANNELS_SECOND = (*CONVOLUTIONS, "convolution_backward", "batch_norm", "native_batch_norm", "cudnn_batch_norm",
                    "native_batch_norm_backward", "cudnn_batch_norm_backward", "max_pool2d", "avg_pool2d",
                    "max_pool2d_with_indices", "adaptive_avg_pool2d", "_adaptive_avg_pool2d")  # fmt: skip
-ANY = -1  # a size that shapes of inputs do not tell
+ANY = -1  # a size that does not follow from shapes of inputs
 Call = tuple[str, tuple[Argument, ...]]
 
 
@@ -73,7 +73,7 @@ def _channels(shape: Shape, times: int, *, is_weight: bool) -> Shape:
 
 
 def result_shape(name: str, arguments: tuple[Argument, ...]) -> Shape | None:
-    """The shape of what a call makes, ANY for sizes that its inputs do not tell; None: not known at all."""
+    """The shape of what a call makes, ANY for sizes that do not follow from its inputs; None: not known at all."""
     op, shapes = op_of(name), [tensors(one)[0] if len(tensors(one)) == 1 else () for one in arguments]
     first, second, third = (*shapes, (), (), ())[:3]
     if op in ("linear", "mm", "bmm", "addmm", "baddbmm"):

@@ -6,9 +6,10 @@ import fcntl
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from gnnperf.core import code_of
 from gnnperf.gnn import build_model, fit, keep_what_helps, leave_programs_out, unseen_shares
 from gnnperf.gnn.checkpoint import SCHEMA_VERSION, Checkpoint, load_checkpoint, make_checkpoint, save_checkpoint
-from gnnperf.gnn.data.cache import code_of, content_digest
+from gnnperf.gnn.data.cache import content_digest
 from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.trust import fit_trust
 from gnnperf.predict.gnn import BlendedPredictor, GnnPredictor

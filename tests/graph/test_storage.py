@@ -117,7 +117,7 @@ def test_the_fingerprint_changes_with_the_bytes_of_the_input(tmp_path: Path) -> 
 def test_the_fingerprint_changes_with_the_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = kineto(tmp_path / "a.json.gz", 50)
     before = storage.fingerprint([file])
-    monkeypatch.setattr(storage, "_code_hash", lambda: "another")
+    monkeypatch.setattr(storage, "code_of", lambda *_: "another")
     assert storage.fingerprint([file]) != before
 
 

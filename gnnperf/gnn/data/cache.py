@@ -22,24 +22,11 @@ import pandas as pd
 import torch
 from torch_geometric.data import HeteroData
 
-from gnnperf.core import write_bytes
+from gnnperf.core import code_of, write_bytes
 from gnnperf.hardware import conf_dir
 
-PACKAGE = Path(__file__).resolve().parents[2]
 _SOURCES = ("core", "hardware", "trace", "graph", "schedule", "analytic", "gnn/data")
 _CATALOGS = ("hardware", "link", "host", "cluster", "analytic")
-
-
-@cache
-def code_of(*sources: str, package: Path = PACKAGE) -> str:
-    """Hash of the source of packages and modules, named by their paths in `package`."""
-    digest = hashlib.sha256()
-    for name in sources:
-        path = package / name
-        assert path.exists(), f"{path} was moved"
-        for source in [path] if path.is_file() else sorted(path.rglob("*.py")):
-            digest.update(source.relative_to(package).as_posix().encode() + b"\0" + source.read_bytes())
-    return digest.hexdigest()[:16]
 
 
 @cache
