@@ -89,16 +89,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _unknown(word: str, parsed: argparse.Namespace) -> InputError:
     """The error for a word that the command has no use for, with the one that was probably meant."""
     command: argparse.ArgumentParser = getattr(parsed, "parser", argparse.ArgumentParser("gnnperf"))
-    options = [option for action in command._actions for option in action.option_strings if option.startswith("--")]
-    close, remedy = get_close_matches(word.partition("=")[0], options, 1), ""
+    names = [option for action in command._actions for option in action.option_strings if option.startswith("--")]
+    options, remedy = {name.removeprefix("--"): name for name in names}, ""
+    close = get_close_matches(word.partition("=")[0].lstrip("-"), options, 1)
     if word.startswith("-"):
-        remedy = f"did you mean {close[0]}?" if close else ""
-    elif "=" in word and "--set" in options:
+        remedy = f"did you mean {options[close[0]]}?" if close else ""
+    elif "=" in word and "--set" in names:
         remedy = f"did you mean --set {word}?"
     elif Path(word).exists():
         remedy = "give one path; files of several ranks go into one folder"
     where = command.prog.removeprefix("gnnperf ")
-    return InputError(f"unknown argument {word!r}", where=where, allowed=", ".join(options), remedy=remedy)
+    return InputError(f"unknown argument {word!r}", where=where, allowed=", ".join(names), remedy=remedy)
 
 
 def _is_silent(parsed: argparse.Namespace) -> bool:

@@ -82,6 +82,7 @@ def test_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
         ("prdict trace", "gnnperf: no command 'prdict'. Allowed: predict, "),
         ("predict trace --gpus h100_sxm", "gnnperf: predict: unknown argument '--gpus'. Allowed: --help, --json"),
         ("predict trace --gpus h100_sxm", "did you mean --gpu?"),
+        ("predict trace --nonsense", "--quiet.\n"),
         ("predict trace hardware=h100_sxm", "did you mean --set hardware=h100_sxm?"),
         (f"predict {__file__} {__file__}", "give one path; files of several ranks go into one folder."),
     ],

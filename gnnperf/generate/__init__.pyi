@@ -7,7 +7,6 @@ from .families import read_plan as read_plan
 from .families import step_work as step_work
 from .folding.fold import fold as fold
 from .folding.fold import of_ranks as of_ranks
-from .folding.fold import restated as restated
 from .folding.replicas import Replicas as Replicas
 from .folding.replicas import doubts as doubts
 from .folding.replicas import find_replicas as find_replicas

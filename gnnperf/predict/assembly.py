@@ -221,6 +221,7 @@ def _notes(prediction: Prediction, question: Question, kind: StepTimeKind, missi
         *([NOT_TIMED.format(sum(missing.values()))] if untimed else []),
         *question.notes,
         *prediction.warnings,
+        *_folded(prediction.graph),
         *_comparison(question, kind, prediction.rank_start_us is None),
     )
     return tuple(dict.fromkeys(sentences))
@@ -245,6 +246,12 @@ def _comparison(question: Question, kind: StepTimeKind, starts_together: bool) -
         return []
     return [f"The ranks start the measured step up to {skew_us:.0f} us apart; the measured {kind} of "
             f"{measured_us:.0f} us contains that, the predicted one does not."]  # fmt: skip
+
+
+def _folded(graph: ExecutionGraph) -> list[str]:
+    counts = sorted(set(graph.multiplicity.values()) - {1})
+    each = " or ".join(f"{count:,}" for count in counts)
+    return [f"Ranks with the same role are in the graph once; each stands for {each}."] if counts else []
 
 
 def _ranks(graph: ExecutionGraph) -> list[str]:

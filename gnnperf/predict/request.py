@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnnperf.core import InputError, require
-from gnnperf.hardware import DeviceSpec, HardwareConfig, load_device
+from gnnperf.hardware import PLAN_GROUP, DeviceSpec, HardwareConfig, closest, conf_dir, load_device
 from gnnperf.predict.throughput import PriceConfig, RunConfig
 
 if TYPE_CHECKING:
@@ -220,7 +220,8 @@ def check(request: Request) -> None:
         if request.trace is None:
             raise InputError("a value is required", where="trace",
                              remedy="name a trace (trace=PATH), or a plan and a device (--plan, --gpu)")  # fmt: skip
-        _check_file(Path(request.trace).exists(), request.trace, "the path")
+        if not Path(request.trace).exists():
+            _check_file(False, request.trace, _nearest_plan(str(request.trace)))
     elif not request.hardware:
         raise InputError("a plan needs a device to run on", where="hardware",
                          remedy="pass --gpu NAME (predict.py: hardware=NAME)")  # fmt: skip
@@ -241,12 +242,22 @@ def check(request: Request) -> None:
         check_collective_models(request.collectives)
     for key in ("checkpoint", "transfer"):
         file = getattr(request, key)
-        _check_file(file is None or Path(file).is_file(), file, f"{key}=FILE")
+        _check_file(file is None or Path(file).is_file(), file, f"check {key}=FILE")
 
 
-def _check_file(exists: bool, path: object, key: str) -> None:
+def _check_file(exists: bool, path: object, remedy: str) -> None:
     if not exists:
-        raise InputError("no such file or directory", where=str(path), remedy=f"check {key}")
+        raise InputError("no such file or directory", where=str(path), remedy=remedy)
+
+
+def _nearest_plan(path: str) -> str:
+    """What to do about a path that does not exist: the name of a plan is no path."""
+    close = closest(path.removeprefix("plan="), (file.stem for file in conf_dir(PLAN_GROUP).glob("*.yaml")))
+    return (
+        f"check the path, or request a plan: --plan {close[0]} (predict.py: plan={close[0]})"
+        if close
+        else "check the path"
+    )
 
 
 def _contradictions(request: Request) -> Iterator[tuple[object, str, str, str]]:

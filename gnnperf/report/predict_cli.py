@@ -44,12 +44,12 @@ WHAT_IF_EXAMPLES = """\
 gnnperf what-if trace.json.gz batch=2x                              twice the batch
 gnnperf what-if trace.json.gz batch=2x link=pcie_gen4_x16           two changes, one after the other
 gnnperf what-if runs/trace_dir straggler=rank:1,factor:1.3 --json   for a program to read
-gnnperf what-if runs/trace_dir dtype=of:float32,to:bfloat16 --gpu h200
+gnnperf what-if runs/trace_dir dtype=bfloat16 --gpu h200
 
 EDIT: NAME, NAME=VALUE (the first setting of the edit) or NAME=SETTING:VALUE,...
   batch=2x                              samples of a step
   sequence=2x                           tokens of a sample
-  dtype=of:float32,to:bfloat16          of products, convolutions and attention; scope:all: of all ops
+  dtype=bfloat16                        of float32 products, convolutions, attention; of:, scope:all: others
   latency=op:aten::mm,factor:0.5        of one op; us:100 sets it
   fuse                                  elementwise ops in a row become one
   horizontal=op:aten::mm                equal independent calls become one batched call

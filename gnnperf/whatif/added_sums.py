@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.core import NodeType, OpFamily, Phase, Relation, Segment
-from gnnperf.generate import Shape, parse, restated, tensors
+from gnnperf.generate import Shape, parse, tensors
 from gnnperf.graph import EdgeList, ExecutionGraph, concat_tables, node_table
 from gnnperf.whatif.edit import ON_DEVICE, chosen, ends, is_type, refusal
 
@@ -147,10 +147,10 @@ def updated(graph: ExecutionGraph, rank: int) -> list[Shape]:
 
 def placed(edited: ExecutionGraph, before: ExecutionGraph, ranks: int, stands_for: tuple[int, ...]) -> ExecutionGraph:
     """On so many ranks of the job: on a machine as many as before, or as the cluster has where one of GPUs sufficed."""
-    placement, warnings = before.placement, restated(edited.warnings, stands_for)
+    placement = before.placement
     if placement is not None and placement.hosts == 1 and before.runs_on_gpu:
         placement = None
     if placement is not None:
         placement = replace(placement, core_sets=(),
                             hosts=-(-ranks // max(before.world_size // placement.hosts, 1)))  # fmt: skip
-    return replace(edited, world_size=ranks, placement=placement, stands_for=stands_for, warnings=warnings).validate()
+    return replace(edited, world_size=ranks, placement=placement, stands_for=stands_for).validate()

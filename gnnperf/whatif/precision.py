@@ -36,8 +36,8 @@ OPTIMIZER = "what optimizers do with parameters in {}: copies in full precision 
 class ChangeDtype:
     """Ops of one dtype become ops of another."""
 
-    of: str  # dtype of the ops that change (torch's name: float32)
-    to: str  # their new dtype
+    to: str  # the new dtype (torch's name: bfloat16)
+    of: str = "float32"  # that of the ops that change
     scope: str = "mixed"  # mixed or all
 
     def __post_init__(self) -> None:

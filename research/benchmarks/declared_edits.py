@@ -76,7 +76,7 @@ def shape_pairs(runs: set[str]) -> Iterator[DeclaredPair]:
         yield DeclaredPair("batch", a, b, (whatif.ScaleBatch(ratio),), trivial=ratio)
     for run in sorted(runs):
         if LOW in run and run.replace(LOW, "") in runs:
-            edits = (whatif.ChangeDtype("float32", "bfloat16"),)
+            edits = (whatif.ChangeDtype("bfloat16"),)
             yield DeclaredPair("dtype", run.replace(LOW, ""), run, edits, trivial=HALVED)
 
 

@@ -109,7 +109,7 @@ def test_edits_of_time_change_nothing_and_others_are_named() -> None:
 
 
 def test_factors_multiply_and_dtypes_come_on_top() -> None:
-    edits = (ScaleBatch(2.0), ChangeDtype("float32", "bfloat16"), ScaleBatch(0.5), ScaleBatch(4.0))
+    edits = (ScaleBatch(2.0), ChangeDtype("bfloat16"), ScaleBatch(0.5), ScaleBatch(4.0))
     result = memory_edits(LAYER, edits, on_gpu=False).variant
     assert isinstance(result, Autocast)
     assert isinstance(result.inner, ScaledBatch)

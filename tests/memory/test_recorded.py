@@ -158,8 +158,8 @@ def test_a_gradient_without_a_recorded_shape_is_passed_over() -> None:
         ("resnet_n1_c48_i24_b16_x2_lo", "resnet_n1_c48_i24_b8_x2_lo", ScaleBatch(0.5)),
         ("gpt_l2_w128_s64_b4_fsdp_x2_lo", "gpt_l2_w128_s64_b16_fsdp_x2_lo", ScaleBatch(4.0)),
         ("gpt_l2_w256_s64_b2_tp_x2_lo", "gpt_l2_w256_s64_b4_tp_x2_lo", ScaleBatch(2.0)),
-        ("gpt_l1_w128_s64_b8_x2_lo", "gpt_l1_w128_s64_b8_bfloat16_x2_lo", ChangeDtype("float32", "bfloat16")),
-        ("resnet_n1_c16_i24_b16_x2_lo", "resnet_n1_c16_i24_b16_bfloat16_x2_lo", ChangeDtype("float32", "bfloat16")),
+        ("gpt_l1_w128_s64_b8_x2_lo", "gpt_l1_w128_s64_b8_bfloat16_x2_lo", ChangeDtype("bfloat16")),
+        ("resnet_n1_c16_i24_b16_x2_lo", "resnet_n1_c16_i24_b16_bfloat16_x2_lo", ChangeDtype("bfloat16")),
     ],
 )
 def test_an_edited_step_holds_what_the_other_program_held(before: str, after: str, edit: Edit) -> None:

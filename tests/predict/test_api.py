@@ -218,7 +218,7 @@ def _checkpoint(folder: Path, training: Mapping[str, object] | None = None) -> P
 @pytest.mark.parametrize("mode", [Mode.gnn, Mode.hybrid])
 def test_edits_are_predicted_by_the_network(trace: Path, tmp_path: Path, mode: Mode) -> None:
     """Costs of edited nodes are features of the network; what is declared is made to its answer."""
-    edits = [ChangeDtype("float32", "float64", "all"), Straggler(1, 3.0)]
+    edits = [ChangeDtype("float64", scope="all"), Straggler(1, 3.0)]
     requested = Request(
         trace=trace, mode=mode, checkpoint=_checkpoint(tmp_path), whatif=edits, evidence=TraceEvidence.none
     )

@@ -41,7 +41,7 @@ def test_every_edit() -> None:
     ])  # fmt: skip
     assert result == (
         whatif.OpLatency("aten::mm", 0.5), whatif.Straggler(1, 2), whatif.InputStall(3.0), whatif.ScaleBatch(2),
-        whatif.ChangeDtype("float32", "bfloat16"), whatif.FuseElementwise("forward"),
+        whatif.ChangeDtype("bfloat16"), whatif.FuseElementwise("forward"),
         whatif.CompressMessages("all_reduce", to="float16"), whatif.WorldSize(16),
     )  # fmt: skip
 
@@ -145,6 +145,7 @@ def test_a_grown_job_is_placed_on_the_cluster_anew() -> None:
     device, cluster = load_device("a100_sxm_80gb"), replace(load_cluster("dgx_a100"), nodes=8)
     grown = predict(Request(plan=small(1, 1, 8), hardware=device, cluster=cluster, whatif=[whatif.WorldSize(64)]))
     wanted = predict(Request(plan=small(1, 1, 64), hardware=device, cluster=cluster))
+    assert "Ranks with the same role are in the graph once; each stands for 8." in grown.notes
     assert grown.whatif is not None
     assert grown.whatif.step_time_us == pytest.approx(wanted.step_time_us, rel=1e-12)
     with pytest.raises(InputError, match="64 ranks do not fit on 1 nodes"):

@@ -41,6 +41,7 @@ def test_another_device_and_keys_of_predict_py(capsys: pytest.CaptureFixture[str
     [
         (["nowhere.json"], "nowhere.json"),
         ([RUN, "--gpu", "h1000"], "did you mean"),
+        (["resnet50"], "--plan resnet50"),
         ([RUN, "--what-if", "batsh=2x"], "did you mean 'batch'"),
         ([RUN, "--what-if", "batch=large"], "a number"),
         ([], "trace"),
@@ -61,7 +62,8 @@ def test_bad_input_is_one_message_and_exit_code_2(
         ("batch=2x", {"batch": {"factor": 2}}),
         ("batch=0.5", {"batch": {"factor": 0.5}}),
         ("link=pcie_gen4_x16", {"link": {"to": "pcie_gen4_x16"}}),
-        ("dtype=of:float32,to:bfloat16", {"dtype": {"of": "float32", "to": "bfloat16"}}),
+        ("dtype=bfloat16", {"dtype": {"to": "bfloat16"}}),
+        ("dtype=of:float16,to:float32", {"dtype": {"of": "float16", "to": "float32"}}),
         ("latency=op:aten::mm,factor:0.5", {"latency": {"op": "aten::mm", "factor": 0.5}}),
     ],
 )

@@ -20,7 +20,7 @@ from tests.whatif.programs import ARRIVE, EXIT, GRADIENT_IN, LINEAR, LOSS, SEND,
 
 def test_mixed_changes_matrix_products() -> None:
     graph = layer(2, 3, 5, 7)
-    result = ChangeDtype("float32", "bfloat16")(graph)
+    result = ChangeDtype("bfloat16")(graph)
     nodes = result.graph.nodes
     assert nodes["dtype"][[LINEAR, GRADIENT_IN]].tolist() == ["bfloat16", "bfloat16"]
     assert nodes["bytes"][LINEAR] == 2 * (6 * 5 + 7 * 5 + 7 + 6 * 7)
@@ -34,7 +34,7 @@ def test_mixed_changes_matrix_products() -> None:
 def test_all_changes_messages_too() -> None:
     graph = layer(2, 3, 5, 7)
     graph.nodes.loc[TRANSFER, "dtype"] = "float32"
-    nodes = ChangeDtype("float32", "float64", "all")(graph).graph.nodes
+    nodes = ChangeDtype("float64", scope="all")(graph).graph.nodes
     assert nodes["message_bytes"][TRANSFER] == 2 * graph.nodes["message_bytes"][TRANSFER]
     assert nodes["bytes"][LOSS] == 2 * graph.nodes["bytes"][LOSS]
     assert nodes["bytes"][0] == 8 * 6 + 8 * (2 * 6 * 5)  # indices of 8 bytes stay; rows read and written double
@@ -42,23 +42,23 @@ def test_all_changes_messages_too() -> None:
 
 def test_there_and_back() -> None:
     graph = layer(2, 3, 5, 7)
-    result = apply(graph, [ChangeDtype("float32", "float16"), ChangeDtype("float16", "float32")]).graph.nodes
+    result = apply(graph, [ChangeDtype("float16"), ChangeDtype("float32", of="float16")]).graph.nodes
     assert result["bytes"].tolist() == pytest.approx(graph.nodes["bytes"].tolist(), nan_ok=True)
     assert result["dtype"].astype(object).equals(graph.nodes["dtype"].astype(object))
 
 
 def test_the_same_dtype_changes_nothing() -> None:
     graph = layer(2, 3, 5, 7)
-    assert_frame_equal(ChangeDtype("float32", "float32")(graph).graph.nodes, graph.nodes)
+    assert_frame_equal(ChangeDtype("float32")(graph).graph.nodes, graph.nodes)
 
 
 def test_refusals() -> None:
     with pytest.raises(InputError, match=r"no matrix product.* of dtype 'float16'"):
-        ChangeDtype("float16", "float32")(layer(2, 3, 5, 7))
+        ChangeDtype("float32", of="float16")(layer(2, 3, 5, 7))
     with pytest.raises(InputError, match="bfloat16"):
-        ChangeDtype("float32", "bf16")
+        ChangeDtype("bf16")
     with pytest.raises(InputError, match="mixed, all"):
-        ChangeDtype("float32", "bfloat16", "some")
+        ChangeDtype("bfloat16", scope="some")
 
 
 MESSAGE = 4.0 * (7 * 5 + 7)  # the flat gradient
@@ -74,7 +74,7 @@ MESSAGE = 4.0 * (7 * 5 + 7)  # the flat gradient
 )  # fmt: skip
 def test_a_dtype_needs_a_device_with_units_for_it(device: str, dtype: str, fits: bool) -> None:
     """Whatever the order of the edits, the device that the edited step is predicted for decides."""
-    both: list[Edit] = [ChangeDtype("float32", dtype), ChangeDevice(device)]
+    both: list[Edit] = [ChangeDtype(dtype), ChangeDevice(device)]
     for edits in (both, both[::-1]):
         edited = apply(layer(2, 3, 5, 7), edits)
         if fits:

@@ -6,7 +6,6 @@ after    rank 0 (stands for 8)  [T1|gemm|...|arrive]>[all_reduce of 8]>[exit|...
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,25 +13,6 @@ import pandas as pd
 
 from gnnperf.generate.folding.structure import SHARED, Structure, mixed, places_among, seen, structure_of, summed
 from gnnperf.graph import ExecutionGraph
-
-# What is stated about graphs in which ranks stand for others.
-
-BEGIN = "Ranks with the same role are in the graph once: "
-
-
-def stands_for_text(stands_for: Sequence[int]) -> tuple[str, ...]:
-    """A sentence, or none where every rank is in the graph itself; `stands_for` as in ExecutionGraph."""
-    counts = sorted(set(stands_for))
-    if counts in ([], [1]):
-        return ()
-    each = " or ".join(str(count) for count in counts)
-    return (f"{BEGIN}{len(stands_for)} ranks, each for {each}.",)
-
-
-def restated(warnings: Sequence[str], stands_for: Sequence[int]) -> tuple[str, ...]:
-    """The warnings with the sentence about ranks that stand for others as it is now."""
-    return (*(each for each in warnings if not each.startswith(BEGIN)), *stands_for_text(stands_for))
-
 
 # Which ranks have equal roles: color refinement over ranks and what they meet in.
 #
@@ -239,7 +219,7 @@ def fold(graph: ExecutionGraph, ranks_per_node: int | None = None) -> Folded:
     chosen = np.sort(first)  # positions of the kept ranks
     stands_for = tuple(int(before[rank_class == rank_class[i]].sum()) for i in chosen)
     small = of_ranks(small, chosen)
-    small = replace(small, stands_for=stands_for, warnings=restated(graph.warnings, stands_for))
+    small = replace(small, stands_for=stands_for)
     came_from = np.flatnonzero(stands_in == np.arange(len(stands_in)))
     classes = []
     for position in chosen.tolist():

@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.core import Relation
-from gnnperf.generate.folding.fold import stands_for_text
 from gnnperf.generate.transformer.items import Group, Transfer
 from gnnperf.generate.transformer.memory import Role, RoleMap, one_per_stage, rank_of
 from gnnperf.generate.transformer.plan import Parallelism, TransformerPlan, sentences
@@ -76,7 +75,7 @@ def planned_graph(
     graph = ExecutionGraph(
         name=name, nodes=nodes_, edges=edges.table(), ranks=ranks, world_size=ways.world_size,
         steps=(StepLabel(0, STEP_NAME, period, float("nan"), unknown, unknown),), device_names=("",) * len(ranks),
-        counts={}, warnings=(*warnings, *stands_for_text(stands_for)), stands_for=stands_for,
+        counts={}, warnings=warnings, stands_for=stands_for,
         fingerprint=hashlib.sha256(repr(content).encode()).hexdigest(), cross_step=carried,
     )  # fmt: skip
     return add_hardware(graph).validate()
