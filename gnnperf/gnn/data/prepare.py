@@ -232,11 +232,12 @@ def prepare(
     moved = None if source is None else moved_runs(source, [*runs["train"], *runs["val"]])
     encoder = Encoder(AnalyticPredictor(fitted), vocabulary, floors, Path(config.cache_dir).expanduser(), moved)
     raw = {part: encoder.steps(part, runs[part], mapped) for part in PARTS}
+    single = encoder.steps("intervals", result["val"], mapped)
     normalizer = fit_normalizer(step.data for step in raw["train"])
     if earlier is not None:
         normalizer = widened(earlier.normalizer, normalizer)
     *parts, recordings = (tuple(replace(step, data=normalizer.apply(step.data)) for step in of_part)
-                          for of_part in (*raw.values(), encoder.steps("intervals", result["val"], mapped)))  # fmt: skip
+                          for of_part in (*raw.values(), single))  # fmt: skip
     steps = dict(zip(PARTS, parts, strict=True))
     given = {part: content_digest([_predicted(step) for step in steps[part]]) for part in PARTS}
     learned_from = content_digest(
