@@ -72,7 +72,7 @@ def fit(config: TrainConfig, data: PreparedData, model: TypedGNN, log: Log | Non
 
 @contextmanager
 def deterministic_again() -> Iterator[None]:
-    """Lightning makes the whole process deterministic: undo it afterwards, and do not fill `empty` tensors meanwhile."""
+    """Lightning makes the whole process deterministic: undo it afterwards, and fill no `empty` tensors meanwhile."""
     before = torch.are_deterministic_algorithms_enabled()
     memory = torch.utils.deterministic
     fills, memory.fill_uninitialized_memory = memory.fill_uninitialized_memory, False
