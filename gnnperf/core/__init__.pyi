@@ -65,3 +65,7 @@ from .terminal import lasting_streams as lasting_streams
 from .terminal import say as say
 from .terminal import write_out as write_out
 from .untrusted import reading as reading
+from .workers import Mapped as Mapped
+from .workers import end_with_parent as end_with_parent
+from .workers import in_turn as in_turn
+from .workers import worker_processes as worker_processes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from gnnperf.core import worker_processes
 from gnnperf.predict.composition.entry import EntryConfig
 from gnnperf.predict.verdict import Verdict, step_errors, verdict_of
 
@@ -43,7 +45,11 @@ def train(config: EntryConfig, onto: Console, evaluations: Sequence[Evaluation] 
 
     out = Path(config.out)
     start = gnn.load_start(Path(config.init_from), config.model) if config.init_from else None
-    data = gnn.load_data(config.data, config.device_spec(), config.cluster_spec(), start.earlier if start else None)
+    count = (os.cpu_count() or 1) // gnn.processes().count_here
+    with worker_processes(count, "gnnperf.gnn.data.prepare") as mapped:
+        data = gnn.load_data(
+            config.data, config.device_spec(), config.cluster_spec(), start.earlier if start else None, mapped
+        )
     onto.print(", ".join(f"{part}: {len(steps)} steps" for part, steps in data.steps.items()))
     for other, machine_scales in data.machine_scales.items():
         onto.print(f"{other}: {machine_scales}")

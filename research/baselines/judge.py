@@ -16,7 +16,7 @@ from gnnperf.core import InputError, NodeType, Segment, code_of
 from gnnperf.gnn import node_kinds, run_of
 from gnnperf.gnn.data.cache import content_digest
 from gnnperf.gnn.data.prepare import PreparedData, Step
-from gnnperf.gnn.data.step_time import IsolatedPrediction, contended_step_time_us, filled_us, in_place_us
+from gnnperf.gnn.data.step_time import IsolatedPrediction, contended_step_time_us, filled_us, in_place, in_place_us
 from gnnperf.gnn.evaluation.metrics import is_measured
 from gnnperf.schedule import align
 from research.evaluation.records import NODE_COLUMNS, STEP_COLUMNS, EvaluationRecord, Origin
@@ -55,6 +55,10 @@ class IsolatedEstimate:
 
     def step_us(self, step: Step) -> float:
         return contended_step_time_us(step, self.isolated(step).scheduled_us)
+
+    def both(self, step: Step) -> tuple[np.ndarray, float]:
+        """`latency_us` and `step_us`, of one schedule."""
+        return in_place(step, self.isolated(step))
 
 
 class WholeSteps:
@@ -136,7 +140,11 @@ def repeat_record(data: PreparedData, origin: Origin) -> EvaluationRecord:
 
 
 def _answered(estimate: Estimate, step: Step) -> Judged:
-    own_us, step_us = estimate.latency_us(step), estimate.step_us(step)
+    own_us: np.ndarray | None
+    if isinstance(estimate, IsolatedEstimate):
+        own_us, step_us = estimate.both(step)
+    else:
+        own_us, step_us = estimate.latency_us(step), estimate.step_us(step)
     if own_us is None:
         return Judged(step.run, step, None, np.zeros(0, dtype=bool), step_us)
     return Judged(step.run, step, filled_us(step, own_us), np.isfinite(own_us), step_us)

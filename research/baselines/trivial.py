@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gnnperf.gnn.data.prepare import PreparedData, Step
-from gnnperf.gnn.data.step_time import IsolatedPrediction, contended_step_time_us, filled_us, in_place_us, step_time_us
+from gnnperf.gnn.data.step_time import IsolatedPrediction, filled_us, step_time_us
 from gnnperf.gnn.evaluation.trivial import NearestRun, OpMedians, fit_nearest_run, fit_op_medians
 from research.baselines.judge import IsolatedEstimate
 
@@ -24,19 +24,15 @@ class Analytic(IsolatedEstimate):
 
 
 @dataclass(frozen=True)
-class Base:
+class Base(IsolatedEstimate):
     """The analytical prediction of each op by itself, else the typed floor: what residuals multiply."""
 
     def fit(self, data: PreparedData, seed: int) -> Base:
         return self
 
-    def latency_us(self, step: Step) -> np.ndarray:
-        """[num_nodes] next to other work."""
+    def isolated(self, step: Step) -> IsolatedPrediction:
         base_us = filled_us(step, np.full(len(step.nodes), np.nan))
-        return in_place_us(step, IsolatedPrediction(base_us, base_us))
-
-    def step_us(self, step: Step) -> float:
-        return contended_step_time_us(step, np.full(len(step.nodes), np.nan))
+        return IsolatedPrediction(base_us, base_us)
 
 
 @dataclass(frozen=True)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import signal
 import sys
-import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
+from gnnperf.core import end_with_parent
 from gnnperf.gnn.data.prepare import DataConfig, PreparedData
 from gnnperf.predict import composed
 from gnnperf.predict.composition.entry import EntryConfig
@@ -96,7 +95,7 @@ def make(jobs: Sequence[Job], processes: int) -> list[tuple[Job, str]]:
     """Make the records that are missing or out of date; the jobs that failed, and why: they hold up no others."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the processes: as many records at a time as there are processes
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_end_with_parent)
+    pool = ProcessPoolExecutor(processes, mp_context=context, initializer=end_with_parent)
     try:
         running = {pool.submit(run, job): job for job in jobs}
         failed = []
@@ -108,19 +107,6 @@ def make(jobs: Sequence[Job], processes: int) -> list[tuple[Job, str]]:
         return failed
     finally:
         pool.shutdown(cancel_futures=True)  # stopped by hand, it does not go on with waiting records
-
-
-def _end_with_parent() -> None:
-    """A killed table leaves no process behind; an interrupted one waits for no record."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    threading.Thread(target=_wait_and_end, daemon=True).start()
-
-
-def _wait_and_end() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None, "runs in a process of the pool"
-    parent.join()
-    os._exit(1)
 
 
 def run(job: Job) -> str:

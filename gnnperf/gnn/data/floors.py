@@ -20,7 +20,7 @@ def words_of(column: pd.Series) -> tuple[np.ndarray, np.ndarray]:
     """[num_words] words as text, NOTHING for null the last of them, and [n] which one each row has."""
     result = column.array if isinstance(column.dtype, pd.CategoricalDtype) else pd.Categorical(column.astype(object))
     assert isinstance(result, pd.Categorical)
-    words = np.array([*map(str, result.categories), NOTHING], dtype=object)
+    words = np.array([*map(str, result.categories.to_numpy(dtype=object)), NOTHING], dtype=object)
     return words, np.where(result.codes < 0, len(words) - 1, result.codes.astype(np.int64))
 
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from copy import copy
 
 import lightning
+import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
-from torch_geometric.data import Batch, HeteroData
+from torch_geometric.data import HeteroData
 
 from gnnperf.core import InputError
 from gnnperf.gnn.data.prepare import PreparedData, Step
-from gnnperf.gnn.data.segments import SEGMENT_HOPS
+from gnnperf.gnn.data.segments import SEGMENT_HOPS, WORK
 from gnnperf.gnn.settings import DataConfig
+
+TAKEN = ("x", "codes", "target", "steady_target", "time_share", "known_collective_model")  # of work nodes
 
 # The order of an epoch, from seed and epoch only, and what each of several processes takes of it.
 
@@ -111,11 +113,18 @@ class StepDataModule(lightning.LightningDataModule):
         return DataLoader(self.val, batch_size=self.batch_size, shuffle=False, collate_fn=batch_of)
 
 
-def batch_of(graphs: Sequence[HeteroData]) -> Batch:
-    """One disconnected graph. Edge types that none of the graphs uses would cost most of the time."""
-    used = {t for g in graphs for t in g.edge_types if g[t].edge_index.shape[1]}
-    copies = [copy(graph) for graph in graphs]  # shallow
-    for graph in copies:
-        for edge_type in set(graph.edge_types) - used:
-            del graph[edge_type]
-    return Batch.from_data_list(copies)
+def batch_of(graphs: Sequence[HeteroData]) -> HeteroData:
+    """One disconnected graph, with what training takes of work nodes: PyG's Batch of all takes four times longer."""
+    result, first = HeteroData(num_graphs=len(graphs)), {}
+    for node_type in WORK:
+        stores = [graph[node_type] for graph in graphs]
+        for name in (name for name in TAKEN if name in stores[0]):
+            result[node_type][name] = torch.cat([store[name] for store in stores])
+        first[node_type] = np.cumsum([0, *(len(store.x) for store in stores)]).tolist()  # [num_graphs + 1]
+    for edge_type in (t for t in graphs[0].edge_types if first.keys() >= {t[0], t[2]}):
+        ends = [graph[edge_type].edge_index for graph in graphs]  # [2, num_edges] each
+        moved = [both + both.new_tensor([[first[edge_type[0]][i]], [first[edge_type[2]][i]]])
+                 for i, both in enumerate(ends) if both.shape[1]]  # fmt: skip
+        if moved:
+            result[edge_type].edge_index = torch.cat(moved, dim=1)
+    return result

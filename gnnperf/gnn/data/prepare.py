@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,8 @@ from gnnperf.analytic import (
     fit_constants,
     read_calibrated_calls,
 )
-from gnnperf.core import InputError, each
-from gnnperf.gnn.data.cache import cached_graph, content_digest, fingerprint
+from gnnperf.core import InputError, Mapped, in_turn
+from gnnperf.gnn.data.cache import cached_graph, content_digest, fingerprint, read_graph
 from gnnperf.gnn.data.features import features
 from gnnperf.gnn.data.floors import TypedFloors, fit_floors
 from gnnperf.gnn.data.machine_scales import MachineScales, in_own_scale
@@ -157,7 +157,7 @@ def sampled(steps: Sequence[Any]) -> Sequence[Any]:
 
 def load_data(
     config: DataConfig, hardware: DeviceSpec | None = None, cluster: ClusterSpec | None = None,
-    earlier: Earlier | None = None,
+    earlier: Earlier | None = None, mapped: Mapped = in_turn,
 ) -> PreparedData:  # fmt: skip
     """Read a data set folder, or a build of one.
 
@@ -166,6 +166,7 @@ def load_data(
         hardware: the device that all runs ran on, those of `test_path`, too; None: each trace's own.
         cluster: their links and hosts; None: the default of the device.
         earlier: of the network that trains on with these data; None: a new one.
+        mapped: reads recordings and builds features one by one.
 
     Raises:
         InputError: a bad split, another data set to test on without a run that is new, a run that cannot be read,
@@ -177,9 +178,9 @@ def load_data(
         return read_build(config, build, (hardware, cluster), earlier)
     split, read = opened(config, hardware, cluster)
     if config.source_path is None:
-        return prepare(config, split, read, earlier)
+        return prepare(config, split, read, earlier, mapped=mapped)
     folder = Path(config.source_path).expanduser()
-    return prepare(config, split, read, earlier, source_runs(folder, Path(config.cache_dir).expanduser()))
+    return prepare(config, split, read, earlier, source_runs(folder, Path(config.cache_dir).expanduser()), mapped)
 
 
 def opened(
@@ -198,18 +199,25 @@ def opened(
     for folder in (Path(path).expanduser() for path in config.train_paths):
         known, split = split.train, with_more_to_train(split, folder, [tested_in / name for name in split.test])
         roots |= dict.fromkeys(split.train[len(known) :], folder.resolve().parent)  # names begin with the folder's
-    return split, lambda name: read_run(roots[name], name, cache_dir, hardware, cluster, config.bucket_bytes)
+    return split, partial(_read_below, roots, cache_dir, (hardware, cluster, config.bucket_bytes))
+
+
+def _read_below(roots: Mapping[str, Path], cache_dir: Path, given: tuple[Any, Any, Any], name: str) -> RunGraph:
+    return read_run(roots[name], name, cache_dir, *given)
+
+
+def _typical_of(read: Callable[[str], RunGraph], name: str) -> RunStep:
+    return typical(read(name))
 
 
 def prepare(
     config: DataConfig, split: Split, read: Callable[[str], RunGraph], earlier: Earlier | None = None,
-    source: SourceRuns | None = None,
+    source: SourceRuns | None = None, mapped: Mapped = in_turn,
 ) -> PreparedData:  # fmt: skip
     """PreparedData from runs that `read` supplies by name; `source`: what another machine measured of the same runs."""
     result = {}
     for part in PARTS:
-        names = each(split.part(part), f"reading recordings, {part}", "recordings")
-        result[part] = [typical(read(name)) for name in names]
+        result[part] = mapped(partial(_typical_of, read), split.part(part), f"reading recordings, {part}")
     others = [prefix_of(Path(path).expanduser()) for path in config.train_paths]
     result["train"], machine_scales = in_own_scale(result["train"], others)
     split = replace(split, train=tuple(run.run for run in result["train"]))
@@ -223,12 +231,13 @@ def prepare(
         vocabulary, (fitted, floors) = joined(earlier.vocabulary, fit_vocabulary(tables)), earlier.base
     moved = None if source is None else moved_runs(source, [*runs["train"], *runs["val"]])
     encoder = Encoder(AnalyticPredictor(fitted), vocabulary, floors, Path(config.cache_dir).expanduser(), moved)
-    raw = {part: encoder.steps(part, runs[part]) for part in PARTS}
+    raw = {part: encoder.steps(part, runs[part], mapped) for part in PARTS}
+    single = encoder.steps("intervals", result["val"], mapped)
     normalizer = fit_normalizer(step.data for step in raw["train"])
     if earlier is not None:
         normalizer = widened(earlier.normalizer, normalizer)
     *parts, recordings = (tuple(replace(step, data=normalizer.apply(step.data)) for step in of_part)
-                          for of_part in (*raw.values(), encoder.steps("intervals", result["val"])))  # fmt: skip
+                          for of_part in (*raw.values(), single))  # fmt: skip
     steps = dict(zip(PARTS, parts, strict=True))
     given = {part: content_digest([_predicted(step) for step in steps[part]]) for part in PARTS}
     learned_from = content_digest(
@@ -282,17 +291,27 @@ class Encoder:
     cache_dir: Path
     source: MovedRuns | None = None
 
-    def steps(self, part: str, runs: Sequence[RunStep]) -> tuple[Step, ...]:
+    def steps(self, part: str, runs: Sequence[RunStep], mapped: Mapped) -> tuple[Step, ...]:
         """The runs' steps with raw (not normalized) features, which take long the first time."""
-        return tuple(self.encode(run) for run in each(runs, f"building features, {part}", "runs"))
+        encoded = mapped(self.encoded, runs, f"building features, {part}")
+        return tuple(self._step(run, *of_run) for run, of_run in zip(runs, encoded, strict=True))
 
     def encode(self, run: RunStep) -> Step:
         """The run's step with raw features."""
+        return self._step(run, *self.encoded(run))
+
+    def encoded(self, run: RunStep) -> tuple[Path, dict[str, Any]]:
+        """The file of the run's features, and its base without the graph, which whoever has the run has."""
         base = self.analytic.predict(run.graph, run.cluster)
         moved_us = None if self.source is None else self.source.moved_us(run)
-        made = cached_graph(self.path_of(run, moved_us), lambda: features(
+        path = self.path_of(run, moved_us)
+        cached_graph(path, lambda: features(
             run.graph, run.cluster, base, self.vocabulary, self.floors, run.isolated, moved_us))  # fmt: skip
-        return Step(run.run, run.graph, made, run.cluster, base, run.step_us, run.workload)
+        return path, {one.name: getattr(base, one.name) for one in fields(base) if one.name != "graph"}
+
+    def _step(self, run: RunStep, path: Path, base: Mapping[str, Any]) -> Step:
+        prediction = Prediction(graph=run.graph, **base)
+        return Step(run.run, run.graph, read_graph(path), run.cluster, prediction, run.step_us, run.workload)
 
     def path_of(self, run: RunStep, moved_us: np.ndarray | None = None) -> Path:
         """The file of its features, named by all that they depend on."""

@@ -39,11 +39,16 @@ def contended_step_time_us(step: Step, isolated_us: np.ndarray) -> float:
 
 def in_place_us(step: Step, estimate: IsolatedPrediction) -> np.ndarray:
     """[num_nodes] usual latencies next to other work: stretched by what stretches the scheduled ones; NaN as it was."""
+    return in_place(step, estimate)[0]
+
+
+def in_place(step: Step, estimate: IsolatedPrediction) -> tuple[np.ndarray, float]:
+    """`in_place_us`, and the step time of the same schedule."""
     scheduled_us = filled_us(step, estimate.scheduled_us)  # [num_nodes]
-    served_us, _ = _contended(step, scheduled_us)
+    served_us, step_us = _contended(step, scheduled_us)
     stretch = np.divide(served_us, scheduled_us, out=np.ones(len(served_us)), where=scheduled_us > 0)
     moves = (step.nodes["node_type"] == NodeType.COLLECTIVE).to_numpy()
-    return estimate.usual_us * _contention(step).usual_stretch(moves, estimate.usual_us, stretch)
+    return estimate.usual_us * _contention(step).usual_stretch(moves, estimate.usual_us, stretch), step_us
 
 
 def _contended(step: Step, isolated_us: np.ndarray) -> tuple[np.ndarray, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import pandas as pd
@@ -70,8 +71,13 @@ def field_column(nodes: pd.DataFrame, field: str) -> pd.Series:
 
 def _codes(known: tuple[str, ...], words: np.ndarray, place: np.ndarray) -> np.ndarray:
     """[num_words] words and [num_nodes] which one a node has -> [num_nodes] codes."""
-    result: np.ndarray = pd.Index(known, dtype=object).get_indexer(pd.Index(words)) + 1  # [num_words]; -1 -> 0
-    return result.astype(np.int64)[place]
+    code_of = _code_of(known)
+    return np.array([code_of.get(word, UNKNOWN) for word in words], dtype=np.int64)[place]
+
+
+@lru_cache
+def _code_of(known: tuple[str, ...]) -> Mapping[str, int]:
+    return {word: code for code, word in enumerate(known, start=1)}
 
 
 def _lane(nodes: pd.DataFrame) -> pd.Series:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
 
+from gnnperf.gnn.data.floors import texts_of
 from gnnperf.gnn.evaluation.metrics import is_measured
 
 OP_KEYS = ("node_type", "segment", "op_name")
@@ -43,8 +45,18 @@ class NearestRun:
 
     def nearest(self, nodes: pd.DataFrame) -> str:
         """Name of the training run in which most of these nodes have a counterpart; ties go to the first name."""
-        shared = {name: int(nodes["content_key"].isin(run.index).sum()) for name, run in self.runs.items()}
-        return max(sorted(shared), key=lambda name: shared[name])
+        keys, count = np.unique(nodes["content_key"].to_numpy(), return_counts=True)  # [num_keys] each
+        names, of_run, known = self._keys
+        place = np.minimum(np.searchsorted(keys, known), len(keys) - 1)  # [num_known]
+        shared = np.bincount(of_run, np.where(keys[place] == known, count[place], 0), len(names))
+        return names[int(np.argmax(shared))]
+
+    @cached_property
+    def _keys(self) -> tuple[list[str], np.ndarray, np.ndarray]:
+        """Sorted names of runs, and [num_known] of the content keys of all of them: number of the run, key."""
+        names = sorted(self.runs)
+        keys = [self.runs[name].index.to_numpy() for name in names]
+        return names, np.repeat(np.arange(len(names)), list(map(len, keys))), np.concatenate(keys)
 
     def predict(self, nodes: pd.DataFrame) -> np.ndarray:
         """[num_nodes]; NaN where neither the nearest run nor the fallback has a prediction."""
@@ -62,5 +74,4 @@ def fit_nearest_run(tables: Mapping[str, pd.DataFrame]) -> NearestRun:
 
 
 def _op_keys(nodes: pd.DataFrame) -> list[tuple[str, str, str]]:
-    columns = [nodes[c].astype(object).where(nodes[c].notna(), "").astype(str) for c in OP_KEYS]
-    return list(zip(*columns, strict=True))
+    return list(zip(*(texts_of(nodes[c]).tolist() for c in OP_KEYS), strict=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -138,7 +139,9 @@ def test_a_cluster_that_is_named_states_what_its_links_are(monkeypatch: pytest.M
     limited = replace(toy_run(0), placement=Placement(2, 125e6))
     monkeypatch.setattr("gnnperf.gnn.data.runs.load_graph", lambda *_: limited)
     config = DataConfig(path=str(tmp_path), bucket_bytes=7e4)
-    assert opened(config)[1]("a").cluster.inter.bucket_bytes == 7e4
+    read_here = opened(config)[1]
+    for read_run in (read_here, pickle.loads(pickle.dumps(read_here))):  # workers are sent it
+        assert read_run("a").cluster.inter.bucket_bytes == 7e4
     with pytest.raises(InputError, match=r"data\.bucket_bytes.*cluster\.inter\.bucket_bytes"):
         opened(config, None, cluster())
 

@@ -42,6 +42,9 @@ def test_what_was_learned_is_scheduled_as_ops_isolated(data: PreparedData) -> No
     works = np.isfinite(estimate.latency_us(step))
     assert estimate.latency_us(step)[works] == pytest.approx(np.exp(0.5) * Base().latency_us(step)[works], rel=1e-5)
     assert estimate.step_us(step) == step_time_us(step, estimate.latency_us(step))
+    latency_us, step_us = estimate.both(step)
+    assert np.array_equal(latency_us, estimate.latency_us(step), equal_nan=True)
+    assert step_us == estimate.step_us(step)
 
 
 # A checkpoint as rows of the comparison: what predict.py answers, by the labels of learners.

@@ -1,0 +1,63 @@
+"""The same function for many items, in processes of this machine; they end with the one that started them."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+from gnnperf.core.progress import each, task
+
+Mapped = Callable[[Callable[[Any], Any], Sequence[Any], str], list[Any]]  # (function, items, what) -> results in order
+CHUNKS = 16  # of items, per process: a function is sent with each
+
+
+def in_turn(function: Callable[[Any], Any], items: Sequence[Any], what: str) -> list[Any]:
+    """The results, computed in this process."""
+    return [function(item) for item in each(items, what, "runs")]
+
+
+@contextmanager
+def worker_processes(count: int, module: str) -> Iterator[Mapped]:
+    """`in_turn`, but by `count` processes that import `module`, with one thread each.
+
+    Functions and items must be of modules that can be imported. An error of the function is raised here.
+    """
+    if count < 2:
+        yield in_turn
+        return
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # of libraries that workers load
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([module])
+    pool = ProcessPoolExecutor(count, context, end_with_parent)
+
+    def mapped(function: Callable[[Any], Any], items: Sequence[Any], what: str) -> list[Any]:
+        results = []
+        with task(what, len(items), "runs") as advance:
+            for result in pool.map(function, items, chunksize=-(-len(items) // (CHUNKS * count)) or 1):
+                results.append(result)
+                advance(1.0)
+        return results
+
+    try:
+        yield mapped
+    finally:
+        pool.shutdown(cancel_futures=True)  # what is stopped by hand does not go on with waiting items
+
+
+def end_with_parent() -> None:
+    """In a worker: a killed parent leaves it not behind; an interrupted one waits for nothing."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    threading.Thread(target=_wait_and_end, daemon=True).start()
+
+
+def _wait_and_end() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "runs in a worker"
+    parent.join()
+    os._exit(1)
