@@ -226,7 +226,7 @@ class Reader:
         return result
 
 
-STRETCH_BYTES = 1 << 20
+STRETCH_BYTES, LONG_STRETCH_BYTES = 1 << 20, 1 << 22  # the latter of a large file
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 SPACE = BYTE_ORDER_MARK + b" \t\r\n"
 EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
@@ -235,15 +235,16 @@ BETWEEN = re.compile(rb'\}\s*,\s*(?=\{\s*"ph"\s*:)')
 
 
 def _cuts(data: bytes | mmap, begin: int) -> list[tuple[int, int]]:
-    """Where an event ends and the next begins, about every STRETCH_BYTES."""
-    cuts, at = [], begin + STRETCH_BYTES
+    """Where an event ends and the next begins, about every STRETCH_BYTES, of a large file LONG_STRETCH_BYTES."""
+    size = min(max(STRETCH_BYTES, len(data) >> 5), LONG_STRETCH_BYTES)
+    cuts, at = [], begin + size
     while at < len(data):
         match = BETWEEN.search(data, at, at + STRETCH_BYTES)
         if match is None:
             at += STRETCH_BYTES
             continue
         cuts.append((match.start() + 1, match.end()))
-        at = match.end() + STRETCH_BYTES
+        at = match.end() + size
     return cuts
 
 

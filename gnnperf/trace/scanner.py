@@ -127,13 +127,11 @@ def scalar_end(text, i):  # type: ignore[no-untyped-def]
     if c == 34:
         i = string_end(text, i + 1)
         return i + 1 if i >= 0 else -1
-    for word in ((116, 114, 117, 101), (110, 117, 108, 108), (102, 97, 108, 115)):
-        if c == word[0]:
-            if text[i + 1] != word[1] or text[i + 2] != word[2] or text[i + 3] != word[3]:
-                return -1
-            if c != 102:
-                return i + 4
-            return i + 5 if text[i + 4] == 101 else -1
+    if c > 57:  # true, null, false
+        for word in ((116, 114, 117, 101), (110, 117, 108, 108), (102, 97, 108, 115)):
+            if c == word[0] and text[i + 1] == word[1] and text[i + 2] == word[2] and text[i + 3] == word[3]:
+                return i + 4 if c != 102 else i + 5 if text[i + 4] == 101 else -1
+        return -1
     if c == 45:
         i += 1
     begin = i
@@ -256,8 +254,9 @@ def code_of(text, begin, end, slots, spans, count):  # type: ignore[no-untyped-d
     """The code of a text, that of its first appearance, and how many there are."""
     value = np.uint64(end - begin)
     for i in range(begin, end):
-        value = value * np.uint64(1099511628211) + np.uint64(text[i])
-    at = np.int64((value ^ (value >> np.uint64(29))) & np.uint64(SLOTS - 1))
+        value = (value << np.uint64(5) | value >> np.uint64(59)) ^ np.uint64(text[i])
+    value *= np.uint64(11400714819323198485)  # which spreads the bits (Knuth)
+    at = np.int64(value >> np.uint64(47))
     while slots[at] >= 0:
         code = slots[at]
         start = spans[code, 0]
