@@ -17,7 +17,7 @@ from gnnperf.graph.host_comm import HostComm, RankDraft, host_comm, rank_draft
 from gnnperf.graph.matching import SEND_RECV, CommPart, comm_parts, match
 from gnnperf.graph.rank_graph import RankGraph, rank_graph
 from gnnperf.graph.steps import StepWindows, step_marks, step_windows
-from gnnperf.graph.tables import EdgeList, concat_tables, node_table
+from gnnperf.graph.tables import EdgeList, concat_tables, node_table, unique_pairs
 from gnnperf.graph.waits import elapsed_waits
 from gnnperf.hardware import placement_of
 from gnnperf.trace import RunTrace, TraceTable
@@ -191,7 +191,7 @@ def feed_edges(ranks: list[RankGraph], offsets: list[int]) -> EdgeList:
         first, last = _op_nodes(rank)
         src, dst = last[producer], first[consumer]
         known = (src >= 0) & (dst >= 0) & (src != dst)
-        pairs = np.unique(np.stack([src[known], dst[known]]), axis=1)
+        pairs = unique_pairs(np.stack([src[known], dst[known]]))
         edges.add(pairs[0] + offset, pairs[1] + offset, Relation.FEEDS, evidence=Evidence.ID)
     return edges
 
@@ -309,11 +309,17 @@ def correct_clocks(run: RunTrace) -> RunTrace:
 
 def graph_of_corrected(run: RunTrace) -> ExecutionGraph:
     """The graph of a run whose clocks are right. An order-preserving warp of its times changes labels only."""
+    return add_hardware(_joined(run)).validate()  # after what the ranks took is free
+
+
+def _joined(run: RunTrace) -> ExecutionGraph:
+    """The graph of all ranks without hardware."""
     base = run_base_time_ns(run)
     events = [rank_events(table, base) for table in run.tables]
     windows = step_windows(events)
     drafts = [rank_draft(e, windows, i) for i, e in enumerate(each(events, "finding host segments", "ranks"))]
     ranks = _rank_graphs(drafts, windows)
+    del drafts
     offsets = np.cumsum([0, *(len(r.nodes) for r in ranks)]).tolist()
     nodes = concat_tables([r.nodes for r in ranks])
     steps = [r.nodes["step"].to_numpy()[r.first_node] for r in ranks]
@@ -323,27 +329,28 @@ def graph_of_corrected(run: RunTrace) -> ExecutionGraph:
     latency, start = nodes["latency_us"].to_numpy(copy=True), nodes["start_us"].to_numpy(copy=True)
     latency[joint.exit_node] = joint.exit_us
     start[joint.exit_node] -= np.nan_to_num(joint.exit_us)
-    nodes = nodes.assign(latency_us=latency, start_us=start)
-    nodes = concat_tables([nodes, joint.nodes])
     edges = concat_tables([
         *(r.edges.shifted(o).table() for r, o in zip(ranks, offsets, strict=False)),
         joint.edges.table(),
         feed_edges(ranks, offsets).table(),
     ])  # fmt: skip
+    labels, rank_counts = step_labels(ranks, windows), [r.counts for r in ranks]
+    warnings, numbers = _warnings(windows, events), tuple(e.rank for e in events)
+    del ranks, events, steps, groups  # before the nodes are copied
+    nodes = concat_tables([nodes.assign(latency_us=latency, start_us=start), joint.nodes])
     nodes = nodes.assign(node_id=np.arange(len(nodes), dtype=np.int64))
     edges = edges.assign(lag_us=measured_lags(nodes, edges))
     listed = [table.meta.devices for table in run.tables]  # may be more than ranks, all of one kind or none named
     device_names = tuple(one[min(i, len(one) - 1)].name if one else "" for i, one in enumerate(listed))
     counts = Counter[str]()
-    for rank in ranks:
-        counts.update(rank.counts)
-    graph = ExecutionGraph(
-        name=run.name, nodes=nodes, edges=edges, steps=step_labels(ranks, windows),
-        ranks=tuple(e.rank for e in events), world_size=run.world_size, device_names=device_names,
+    for one in rank_counts:
+        counts.update(one)
+    return ExecutionGraph(
+        name=run.name, nodes=nodes, edges=edges, steps=labels,
+        ranks=numbers, world_size=run.world_size, device_names=device_names,
         placement=placement_of(run.card), tables=table_counts(run.card),
-        counts=dict(counts) | joint.counts, warnings=(*run.warnings, *_warnings(windows, events)),
+        counts=dict(counts) | joint.counts, warnings=(*run.warnings, *warnings),
     )  # fmt: skip
-    return add_hardware(graph).validate()
 
 
 def _rank_graphs(drafts: list[RankDraft], windows: StepWindows) -> list[RankGraph]:

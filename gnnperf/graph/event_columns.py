@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -96,8 +97,28 @@ class RankEvents:
     calls: np.ndarray  # CallClass of runtime calls, OTHER elsewhere
     is_device: np.ndarray  # device work
     thread: np.ndarray
-    parent: np.ndarray  # innermost enclosing host event of the same thread; -1 none
-    op: np.ndarray  # outermost operator that is not a mere scope (Lin et al.'s "op"); -1 between ops
+
+    @property
+    def parent(self) -> np.ndarray:
+        """Innermost enclosing host event of the same thread; -1 none."""
+        return self._nested[0]
+
+    @property
+    def op(self) -> np.ndarray:
+        """Outermost operator that is not a mere scope (Lin et al.'s "op"); -1 between ops."""
+        return self._nested[1]
+
+    @cached_property
+    def _nested(self) -> tuple[np.ndarray, np.ndarray]:
+        events = self.table.events
+        is_op, is_call = (by_category(events["kind"], kind.__eq__, bool) for kind in (EventKind.CPU_OP, EventKind.RUNTIME))
+        dispatcher = by_category(events["name"], is_dispatcher_op, bool)
+        comm_call = by_category(events["name"], lambda n: bool(_COMM_CALL.match(n)), bool) & (not self.is_device.any())
+        # The range of a send or receive lasts until it is waited for, across whatever its thread does meanwhile.
+        is_scope = ~by_category(events["name"], is_host_transfer, bool)
+        on_host = np.flatnonzero(~self.is_device & (self.thread >= 0) & is_scope)
+        flags = is_op, is_call, dispatcher, comm_call
+        return _nest(self.start_ns, self.end_ns, self.thread, flags, on_host)
 
     def column(self, name: str) -> np.ndarray:
         """[num_events] a column of the TraceTable; categories as objects, missing as None."""
@@ -136,17 +157,8 @@ def rank_events(table: TraceTable, base_time_ns: int) -> RankEvents:
     is_device = by_category(events["kind"], lambda k: k in DEVICE_KINDS, bool)
     is_call = by_category(events["kind"], lambda k: k == EventKind.RUNTIME, bool)
     calls = np.where(is_call, by_category(events["name"], call_class, np.int8), CallClass.OTHER)
-    is_op = by_category(events["kind"], lambda k: k == EventKind.CPU_OP, bool)
-    dispatcher = by_category(events["name"], is_dispatcher_op, bool)
-    comm_call = by_category(events["name"], lambda n: bool(_COMM_CALL.match(n)), bool) & (not is_device.any())
-    # The range of a send or receive lasts until it is waited for, across whatever its thread does meanwhile.
-    is_scope = ~by_category(events["name"], is_host_transfer, bool)
     thread = events["thread"].to_numpy()
-    on_host = np.flatnonzero(~is_device & (thread >= 0) & is_scope)
-    parent, op = _nest(start, end, thread, (is_op, is_call, dispatcher, comm_call), on_host)
-    return RankEvents(
-        table, table.meta.rank, start, end, kind, decode(events["name"]), calls, is_device, thread, parent, op
-    )
+    return RankEvents(table, table.meta.rank, start, end, kind, decode(events["name"]), calls, is_device, thread)
 
 
 def _nest(

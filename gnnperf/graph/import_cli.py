@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -110,16 +111,16 @@ def _import_windows(path: Path, out: Path, budget_bytes: float, steps: range | N
 
 
 def _written(run: RunTrace, folder: Path) -> ExecutionGraph:
-    """The graph of a run, after tables and graph are in the folder."""
-    from gnnperf.core import task
+    """The graph of a run, after tables and graph are in the folder; the tables are written while it is built."""
     from gnnperf.graph import storage as graph_storage
     from gnnperf.graph.build import build_graph
     from gnnperf.trace import storage as trace_storage
 
-    graph = build_graph(run)
-    with task("writing", 2, "folders") as advance:
-        for name, storage, content in ((trace_storage.IMPORTED, trace_storage, run), (GRAPH, graph_storage, graph)):
-            (folder / name).mkdir()
-            storage.write_files(content, folder / name)
-            advance(1.0)
+    for name in (trace_storage.IMPORTED, GRAPH):
+        (folder / name).mkdir()
+    with ThreadPoolExecutor(1) as pool:
+        tables = pool.submit(trace_storage.write_files, run, folder / trace_storage.IMPORTED)
+        graph = build_graph(run)
+        graph_storage.write_files(graph, folder / GRAPH)
+        tables.result()
     return graph

@@ -152,15 +152,13 @@ def comm_parts(
     for rank_index, ((events, works), step) in enumerate(zip(ranks, steps, strict=True)):
         uneven = even_bytes(events, item_bytes(events))  # [num_events]
         kind, size, group_size = events.column("collective"), message_bytes(events), events.column("group_size")
-        groups = events.table.events["group"]
+        groups, issuers = events.column("group"), np.maximum(works.call, works.op)
         for work in np.flatnonzero(works.is_comm & (step >= 0)).tolist():
-            event, issuer = int(works.event[work]), int(np.maximum(works.call[work], works.op[work]))
+            event, issuer = int(works.event[work]), int(issuers[work])
             launched = int(events.start_ns[issuer]) if issuer >= 0 else int(works.begin_ns[work])
             begin, end = int(works.begin_ns[work]), int(works.end_ns[work])
-            codes = (
-                groups.cat.codes.iloc[i] for i in (event, int(works.op[work])) if i >= 0
-            )  # of the event, or its op
-            group = next((str(groups.cat.categories[code]) for code in codes if code >= 0), None)
+            named = (groups[i] for i in (event, int(works.op[work])) if i >= 0)  # of the event, or its op
+            group = next((str(name) for name in named if name is not None), None)
             places = (event, int(works.op[work]), int(works.call[work])) if kind[event] == "all_to_all" else ()
             direct = kind[event] in POINT_TO_POINT and is_channel(group)
             parts.append(

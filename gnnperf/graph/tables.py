@@ -32,7 +32,7 @@ def node_table(num_nodes: int, **columns: object) -> pd.DataFrame:
         else:
             data[column.name] = np.full(num_nodes, value, dtype=column.dtype)
     assert not columns, f"unknown node columns {sorted(columns)}"
-    return pd.DataFrame(data)
+    return pd.DataFrame(data, copy=False)
 
 
 def _categorical(value: object, num_nodes: int) -> pd.Categorical[Any]:
@@ -40,7 +40,10 @@ def _categorical(value: object, num_nodes: int) -> pd.Categorical[Any]:
     if isinstance(value, pd.Categorical):
         return value
     if isinstance(value, np.ndarray):
-        return pd.Categorical(value)
+        codes, texts = pd.factorize(value)
+        order = np.argsort(texts)
+        rank = np.append(np.argsort(order), -1)
+        return pd.Categorical.from_codes(rank[codes], categories=pd.Index(texts[order], dtype="str"))
     if value is None:
         return pd.Categorical.from_codes(np.full(num_nodes, -1), categories=pd.Index([], dtype="str"))
     return pd.Categorical.from_codes(np.zeros(num_nodes, dtype=np.int8), categories=pd.Index([str(value)], dtype="str"))
@@ -63,6 +66,14 @@ def concat_tables(tables: list[pd.DataFrame]) -> pd.DataFrame:
 def _plain(values: pd.Categorical) -> pd.Categorical:
     """The same categorical with categories of dtype str (an empty one may have inferred object)."""
     return values.set_categories(values.categories.astype("str")) if values.categories.dtype != "str" else values
+
+
+def unique_pairs(pairs: np.ndarray) -> np.ndarray:
+    """[2, n] the different columns of pairs [2, m] of numbers that are not negative, sorted; of one number each."""
+    if not pairs.size:
+        return pairs
+    width = pairs[1].max() + 1
+    return np.stack(np.divmod(np.unique(pairs[0] * width + pairs[1]), width))
 
 
 def content_keys(table: pd.DataFrame, columns: tuple[str, ...]) -> np.ndarray:
@@ -107,7 +118,7 @@ class EdgeList:
             "lag_class": _repeat([p[4] for p in self.parts], counts),
         }
         src, dst = (np.concatenate([np.zeros(0, np.int64), *(p[i] for p in self.parts)]) for i in (0, 1))
-        return pd.DataFrame({"src": src, "dst": dst, **columns, "lag_us": np.full(len(src), np.nan)})
+        return pd.DataFrame({"src": src, "dst": dst, **columns, "lag_us": np.full(len(src), np.nan)}, copy=False)
 
 
 def _repeat(values: Sequence[str | None], counts: list[int]) -> pd.Categorical:

@@ -22,6 +22,7 @@ from gnnperf.core import EventKind, Evidence, Phase
 from gnnperf.graph.event_columns import SYNCHRONIZING, CallClass, RankEvents
 from gnnperf.graph.host import segmenting_calls
 from gnnperf.graph.steps import phases
+from gnnperf.graph.tables import unique_pairs
 from gnnperf.graph.works import Works, stream_lanes
 
 LAUNCH_QUEUE_DEPTH = 1022  # launches in flight before the next launch blocks
@@ -47,7 +48,7 @@ def host_waits(events: RankEvents, works: Works) -> HostWaits:
     calls = segmenting_calls(events)
     copies = blocking_copies(events, works)
     ordered = [sync_waits(events, works, calls), drain_waits(events, works, copies), queue_waits(events, works)]
-    before = np.unique(np.concatenate(ordered, axis=1), axis=1)
+    before = unique_pairs(np.concatenate(ordered, axis=1))
     done = copies[works.end_ns[copies] <= events.end_ns[works.call[copies]]]  # inside the call that started them
     own = np.stack([done, works.call[done]])
     known = np.concatenate([before, own], axis=1)
@@ -348,7 +349,7 @@ def _ordered_waits(events: RankEvents, works: Works, launches: LaunchOrder, wait
     pair = _signatures(events, works)[np.stack([source, target])]  # [2, num_candidates]
     pair_key = pair[0] * np.uint64(1_000_003) ^ pair[1]
     possible = ~np.isin(pair_key, pair_key[refuted])  # a dependency holds every time, or it is none
-    return np.unique(np.stack([source[possible], target[possible]]), axis=1)
+    return unique_pairs(np.stack([source[possible], target[possible]]))
 
 
 def _signatures(events: RankEvents, works: Works) -> np.ndarray:

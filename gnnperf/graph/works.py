@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pandas as pd
 
 from gnnperf.core import EventKind, Link
 from gnnperf.graph.cost import fused_name
@@ -175,14 +176,13 @@ def _fuse_graph_launches(
 
 def stream_lanes(events: RankEvents) -> np.ndarray:
     """[num_events] one number per stream of one device: two devices may both have a stream 7."""
-    _, stream = np.unique(events.column("stream"), return_inverse=True)
+    stream, _ = pd.factorize(events.column("stream"), sort=True)
     return events.column("device").astype(np.int64) * (stream.max(initial=0) + 1) + stream
 
 
 def _first_use(lane: np.ndarray) -> np.ndarray:
     """[n] ordinals of lanes by first use."""
-    _, first, inverse = np.unique(lane, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(first))[inverse].astype(np.int64)
+    return pd.factorize(lane)[0].astype(np.int64)
 
 
 def _siblings(owner: np.ndarray, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
