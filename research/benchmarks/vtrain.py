@@ -129,14 +129,6 @@ def roofline_us(graph: ExecutionGraph, device: DeviceSpec) -> float:
     return float(pd.Series(each_us).groupby(work["rank"].to_numpy()).sum().max())
 
 
-def others_constant_us(group: np.ndarray, measured_us: np.ndarray) -> np.ndarray:
-    """[n] the geometric mean of the other models' times."""
-    result = np.empty(len(group))
-    for one in np.unique(group):
-        result[group == one] = np.exp(np.log(measured_us[group != one]).mean())
-    return result
-
-
 def others_nearest_us(plans: list[TransformerPlan], group: np.ndarray, measured_us: np.ndarray) -> np.ndarray:
     """[n] the nearest configuration of another model, as it was measured (the mean of equally near ones)."""
     columns = log_columns(plans)
@@ -207,7 +199,6 @@ def main(argv: list[str]) -> None:
     group = columns_of(plans).groupby(["hidden", "layers"]).ngroup().to_numpy()  # models are left out together
     estimates |= {
         f"6 N tokens at {FIXED_MFU:.0%} of peak": fixed_mfu_us(plans, cluster.device),
-        "constant, other models' labels": others_constant_us(group, measured),
         "nearest configuration, other models' labels": others_nearest_us(plans, group, measured),
         "ridge on columns, other models' labels": others_ridge_us(plans, group, measured),
     }
