@@ -111,7 +111,9 @@ class RankEvents:
     @cached_property
     def _nested(self) -> tuple[np.ndarray, np.ndarray]:
         events = self.table.events
-        is_op, is_call = (by_category(events["kind"], kind.__eq__, bool) for kind in (EventKind.CPU_OP, EventKind.RUNTIME))
+        is_op, is_call = (
+            by_category(events["kind"], kind.__eq__, bool) for kind in (EventKind.CPU_OP, EventKind.RUNTIME)
+        )
         dispatcher = by_category(events["name"], is_dispatcher_op, bool)
         comm_call = by_category(events["name"], lambda n: bool(_COMM_CALL.match(n)), bool) & (not self.is_device.any())
         # The range of a send or receive lasts until it is waited for, across whatever its thread does meanwhile.

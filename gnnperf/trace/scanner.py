@@ -7,6 +7,8 @@ key, a time with a fraction of a nanosecond, text that is no JSON) it gives up, 
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import numba
 import numpy as np
@@ -17,7 +19,17 @@ from gnnperf.core import EventKind
 from gnnperf.trace.assembly import KIND_CODES, KIND_OF_WORD, LAST_OP_CODE, MTIA, Coded, Stretch, with_mtia
 from gnnperf.trace.columns import MISSING_NS, lane_column
 from gnnperf.trace.kineto import (
-    ARG_NAMES, FLOW, INPUTS, INT_ARGS, KINDS, LAUNCH, METADATA_KEY, RAW_ARGS, SIZE_ARGS, CommArgs, event_type
+    ARG_NAMES,
+    FLOW,
+    INPUTS,
+    INT_ARGS,
+    KINDS,
+    LAUNCH,
+    METADATA_KEY,
+    RAW_ARGS,
+    SIZE_ARGS,
+    CommArgs,
+    event_type,
 )  # fmt: skip
 from gnnperf.trace.limits import MAX_ELEMENTS, MAX_ID
 
@@ -41,12 +53,13 @@ _BUCKETS = 4096
 
 
 def _bucket(text: np.ndarray, begin: int, end: int) -> int:
-    """A number of a short text by its length and three of its letters."""
+    """A number of a short text by its length and four of its letters."""
     size = end - begin
     if size == 0:
         return 0
     first, middle, last = np.int64(text[begin]), np.int64(text[begin + size // 2]), np.int64(text[end - 1])
-    return (size * 613 + first * 131 + middle * 31 + last * 7 + np.int64(text[begin + size // 3]) * 17) & 4095
+    third = np.int64(text[begin + size // 3])
+    return (size * 613 + first * 131 + middle * 31 + last * 7 + third * 17) & 4095  # type: ignore[return-value]
 
 
 bucket = numba.njit(cache=True, nogil=True)(_bucket)
@@ -230,7 +243,7 @@ def nanoseconds(text, i):  # type: ignore[no-untyped-def]
         value = value * 10 + (np.int64(text[i]) - 48)
         i += 1
     count = i - begin
-    if count == 0 or count > 15 and value > 4611686018427386 or 48 <= text[i] <= 57 or text[begin] == 48 and count > 1:
+    if count == 0 or value > 4611686018427386 or 48 <= text[i] <= 57 or (text[begin] == 48 and count > 1):
         return value, -1
     value *= 1000
     if text[i] == 46:
@@ -320,9 +333,9 @@ def scan(text, fields, flows, spans, heads, joined, ends, about):  # type: ignor
                         return -1, 0, 0
                     continue
                 is_number = not is_null and text[i] != 34
-                if (field == TS or field == DUR) and not is_null:
+                if TS <= field <= DUR and not is_null:
                     fields[field, row], i = nanoseconds(text, i)
-                elif (field == PID or field == TID) and is_number or FIRST_INT <= field < FIRST_RAW and not is_null:
+                elif (PID <= field <= TID and is_number) or (FIRST_INT <= field < FIRST_RAW and not is_null):
                     fields[field, row], i = whole(text, i + (not is_number))
                     if not is_number:  # a number in quotes
                         i = i + 1 if i >= 0 and text[i] == 34 else -1
@@ -339,9 +352,9 @@ def scan(text, fields, flows, spans, heads, joined, ends, about):  # type: ignor
                     fields[CAT, row] = word - FIRST_WORD if word >= 0 else -1
                 elif field == NAME:
                     raw[NAME, 0], raw[NAME, 1] = begin + 1, i - 1
-                elif FIRST_RAW <= field < PHASE or ((field == PID or field == TID) and not is_number):
+                elif FIRST_RAW <= field < PHASE or (PID <= field <= TID and not is_number):
                     raw[field, 0], raw[field, 1] = (begin, i) if not is_null else (-1, -1)
-                if (field == PHASE or field == NAME or field == CAT and not is_null) and text[begin] != 34:
+                if (field in (PHASE, NAME) or (field == CAT and not is_null)) and text[begin] != 34:
                     return -1, 0, 0
             i = blank(text, i)  # another of the same object, or its end
             if text[i] == 44:
@@ -398,7 +411,9 @@ def _stretch(column: dict[str, np.ndarray], texts: list[bytes], raw: memoryview,
     codes, names = _coded(column["name"], texts)
     name: Coded = codes, [msgspec.json.decode(b'"%s"' % n) if b"\\" in n else n.decode() for n in names]
     kind = _CODES[column["cat"]]
-    kind = with_mtia(kind, [WORDS[word] for word in column["cat"].tolist()], name) if MTIA_WORD in column["cat"] else kind
+    kind = (
+        with_mtia(kind, [WORDS[word] for word in column["cat"].tolist()], name) if MTIA_WORD in column["cat"] else kind
+    )
     numbers = {field: np.where(column[field] < MAX_ID, column[field], -1) for field in INT_ARGS}
     numbers |= {"start_ns": column["ts"].copy(), "duration_ns": column["dur"].copy()}
     numbers |= {field: _lanes(column[field], texts) for field in LANES}
@@ -416,7 +431,7 @@ def _stretch(column: dict[str, np.ndarray], texts: list[bytes], raw: memoryview,
     rows = np.flatnonzero(column["args_begin"] >= 0).tolist()
     ends = zip(column["args_begin"][rows].tolist(), column["args_end"][rows].tolist(), strict=True)
     metadata = [(row, _METADATA.decode(raw[begin:end])) for row, (begin, end) in zip(rows, ends, strict=True)]
-    arrows = [_FLOW.decode(raw[begin:end]) for begin, end in flows]
+    arrows: list[Any] = [_FLOW.decode(raw[begin:end]) for begin, end in flows]
     return Stretch(
         kind, numbers, name, inputs, (launch, launches), [(row, args) for row, args in metadata if args.collective],
         [(e.ph, e.id, e.tid, e.ts) for e in arrows],

@@ -62,8 +62,8 @@ class Source:
 
     def unpack(self) -> bytes | mmap:
         """The JSON text; refuses what is cut off, or larger than a trace may be."""
-        packed = isinstance(self.data, bytes) and self.data[:2] == GZIP_MAGIC
-        return _gunzip(self.data, self.path) if packed else self.data
+        is_plain = isinstance(self.data, mmap) or self.data[:2] != GZIP_MAGIC
+        return self.data if is_plain else _gunzip(bytes(self.data), self.path)
 
     def peek(self) -> bytes:
         """The first few kilobytes of the JSON text; empty if unreadable."""
