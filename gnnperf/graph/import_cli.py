@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -111,16 +110,14 @@ def _import_windows(path: Path, out: Path, budget_bytes: float, steps: range | N
 
 
 def _written(run: RunTrace, folder: Path) -> ExecutionGraph:
-    """The graph of a run, after tables and graph are in the folder; the tables are written while it is built."""
+    """The graph of a run, after tables and graph are in the folder; the tables first, which takes less memory."""
     from gnnperf.graph import storage as graph_storage
     from gnnperf.graph.build import build_graph
     from gnnperf.trace import storage as trace_storage
 
     for name in (trace_storage.IMPORTED, GRAPH):
         (folder / name).mkdir()
-    with ThreadPoolExecutor(1) as pool:
-        tables = pool.submit(trace_storage.write_files, run, folder / trace_storage.IMPORTED)
-        graph = build_graph(run)
-        graph_storage.write_files(graph, folder / GRAPH)
-        tables.result()
+    trace_storage.write_files(run, folder / trace_storage.IMPORTED)
+    graph = build_graph(run)
+    graph_storage.write_files(graph, folder / GRAPH)
     return graph

@@ -205,7 +205,7 @@ def assemble(data: bytes | mmap, where: str) -> Assembled:
                      remedy="copy or record the file again")  # fmt: skip
 
 
-SCANNED_BYTES = 2**25  # of a file that takes longer to decode than the scanner to load
+SCANNED_BYTES = 2**27  # of a text that takes longer to decode than the scanner to load
 AHEAD = 4  # stretches
 
 
