@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from collections import deque
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import compress
-from mmap import mmap
-from operator import attrgetter
+from itertools import compress, repeat
+from operator import attrgetter, is_
 from typing import Any, Protocol
 
 import msgspec
 import numpy as np
-from msgspec import Raw
 
 from gnnperf.core import EventKind, InputError
 from gnnperf.trace import kineto
@@ -33,66 +28,16 @@ from gnnperf.trace.columns import (
 )
 from gnnperf.trace.limits import MAX_ID, MAX_NAME_CHARS, MAX_WINDOW_NS
 
-# Events -> numpy columns, stretch by stretch, in file order.
+# Decoded events -> numpy columns, stretch by stretch, in file order.
 
 KIND_CODES = {kind: code for code, kind in enumerate(EventKind)}
 KIND_OF_WORD = {word: KIND_CODES[kind] for word, kind in kineto.KINDS.items()}
 LAST_OP_CODE = KIND_CODES[EventKind.ANNOTATION]  # kinds are in this order: ops and annotations, runtime, device side
 LAST_HOST_CODE = KIND_CODES[EventKind.RUNTIME]
-MTIA = "mtia_ccp_events"
 MTIA_KINDS = {"event_wait": EventKind.SYNC, "event_record": EventKind.SYNC, "dma_request": EventKind.MEMCPY}
-JSON_FIELDS = dict(zip(("input_dims", "input_types", "input_values"), kineto.INPUTS, strict=True))
+JSON_FIELDS = {"input_dims": "dims", "input_types": "types", "input_values": "values"}
 SIDE_FIELDS = ("forward_thread", "event_index", "record_function")
-_LAUNCH = attrgetter(*kineto.LAUNCH)  # in the order of schema.LAUNCH_COLUMNS
-
-Coded = tuple[np.ndarray, list[Any]]  # codes [n], -1 none, and the distinct values in order of first appearance
-
-
-@dataclass
-class Stretch:
-    """The events of a stretch of text that are read, in its order; numbers and codes [num_events], -1 unknown."""
-
-    kind: np.ndarray
-    numbers: dict[str, np.ndarray]  # start_ns, duration_ns, pid, tid, bytes (NaN unknown), those of kineto.INT_ARGS
-    name: Coded
-    inputs: dict[str, Coded]  # by name in JSON_FIELDS
-    launch: Coded
-    metadata: list[tuple[int, kineto.CommArgs]]  # row and metadata of a collective
-    flows: list[Any]  # ph, id, tid and ts of forward-backward arrows
-
-
-def of_decoded(events: list[Any]) -> Stretch:
-    """The columns of decoded events."""
-    flows = [(e.ph, e.id, e.tid, e.ts) for e in events if e.cat == kineto.FLOW]
-    rows = [e for e in events if e.cat in kineto.KINDS and e.ph == "X"]
-    args = [kineto.NO_ARGS if e.args is None else e.args for e in rows]
-    name = coded([e.name for e in rows])
-    kind = with_mtia(np.array([KIND_OF_WORD[e.cat] for e in rows], np.int8), [e.cat for e in rows], name)
-    numbers = {field: int_column(list(map(attrgetter(field), args))) for field in kineto.INT_ARGS}
-    numbers |= {"start_ns": ns_column([e.ts for e in rows]), "duration_ns": ns_column([e.dur for e in rows]),
-                "pid": lane_column([e.pid for e in rows]), "tid": lane_column([e.tid for e in rows]),
-                "bytes": float_column([a.size if a.bytes is None else a.bytes for a in args])}  # fmt: skip
-    is_op, is_kernel = (kind <= LAST_OP_CODE).tolist(), (kind == KIND_CODES[EventKind.KERNEL]).tolist()
-    inputs = {field: _coded_of(is_op, list(map(attrgetter(field), args)), bytes) for field in kineto.INPUTS}
-    launch = _coded_of(is_kernel, args, lambda a: tuple(map(bytes, _LAUNCH(a))))
-    stated = [(i, a) for i, a in enumerate(args) if isinstance(a, kineto.CommArgs) and a.collective is not None]
-    return Stretch(kind, numbers, name, inputs, launch, stated, flows)
-
-
-def _coded_of(rows: list[bool], values: list[Any], key: Callable[[Any], Hashable]) -> Coded:
-    """Codes [n] of the keys of some rows [n] bool, -1 elsewhere."""
-    codes, distinct = coded(list(map(key, compress(values, rows))))
-    result = np.full(len(rows), -1, dtype=np.int32)
-    result[np.array(rows, dtype=bool)] = codes
-    return result, distinct
-
-
-def with_mtia(kind: np.ndarray, words: Sequence[str | None], name: Coded) -> np.ndarray:
-    """[n] int8 kind codes; MTIA's device kinds are in the names."""
-    if MTIA not in words:
-        return kind
-    known = np.array([KIND_CODES[MTIA_KINDS[n]] if n in MTIA_KINDS else -1 for n in name[1]])[name[0]]
-    return np.where((np.array(words) == MTIA) & (known >= 0), known, kind).astype(np.int8)
+_LAUNCH = attrgetter("grid", "block", "registers", "shared_bytes", "occupancy")  # in the order of schema.LAUNCH_COLUMNS
 
 
 @dataclass
@@ -110,51 +55,95 @@ class Parts:
     size: int = 0  # number of events
 
 
-def add(parts: Parts, stretch: Stretch) -> None:
+def add(parts: Parts, events: list[Any]) -> None:
     """Add the columns of one stretch of events."""
-    parts.flows += stretch.flows
-    kind, n = stretch.kind, stretch.numbers
-    if not len(kind):
+    parts.flows += [(e.ph, e.id, e.tid, e.ts) for e in events if e.cat == kineto.FLOW]
+    rows = [e for e in events if e.cat in kineto.KINDS and e.ph == "X"]
+    if not rows:
         return
-    is_op, on_host, on_device = kind <= LAST_OP_CODE, kind <= LAST_HOST_CODE, kind > LAST_HOST_CODE
-    awaited = (kind == KIND_CODES[EventKind.SYNC]) & (n["wait_on_stream"] >= 0)
-    stream = np.where(n["stream"] >= 0, n["stream"], n["tid"])
-    device = np.where(n["device"] >= 0, n["device"], n["pid"])
-    ids = n["external_id"]  # 2021 files write it in lower case on runtime calls and device work
+    args = [kineto.NO_ARGS if e.args is None else e.args for e in rows]
+    kind = _kinds(rows)
+    ids = int_column([a.external_id for a in args])
+    if (ids < 0).any():  # 2021 files write it in lower case on runtime calls and device work
+        ids = np.where(ids >= 0, ids, int_column([a.external_id_2021 for a in args]))
     columns = {
-        "kind": kind, "name": _over_all(stretch.name, parts.names), "start_ns": n["start_ns"],
-        "duration_ns": n["duration_ns"], "external_id": np.where(ids >= 0, ids, n["external_id_2021"]),
-    }  # fmt: skip
-    of_some = {name: (is_op, n[name]) for name in ("sequence", *SIDE_FIELDS)}
-    of_some |= {name: (is_op, _over_all(stretch.inputs[one], parts.texts[name])) for name, one in JSON_FIELDS.items()}
-    of_some |= {
-        "correlation": (~is_op, n["correlation"]),
-        "thread": (on_host, np.where(n["tid"] < 0, n["tid"] & 0xFFFFFFFF, n["tid"])),
-        "device": (on_device & (device < 2**31), device),
-        "stream": (on_device, np.where(awaited, n["wait_on_stream"], stream)),
-        "waiting_stream": (awaited, n["stream"]),
-        "wait_event": (on_device, n["wait_event"]),
-        "bytes": (on_device, n["bytes"]),
-        "launch": (kind == KIND_CODES[EventKind.KERNEL], _over_all(stretch.launch, parts.launches)),
+        "kind": kind,
+        "name": parts.names.of([e.name for e in rows]),
+        "start_ns": ns_column([e.ts for e in rows]),
+        "duration_ns": ns_column([e.dur for e in rows]),
+        "external_id": ids,
     }
-    for name, (rows, values) in of_some.items():
-        dtype = np.dtype(DTYPES.get(name, np.int64))
-        column = np.where(rows, values, unknown(dtype)).astype(dtype, copy=False)
-        if dtype.kind == "f" or (column != -1).any():
-            columns[name] = column
-    parts.metadata |= {parts.size + row: args for row, args in stretch.metadata}
+    columns |= _of(kind <= LAST_OP_CODE, args, lambda a: _op_columns(a, parts.texts))
+    columns |= _of(kind > LAST_OP_CODE, args, lambda a: {"correlation": int_column([x.correlation for x in a])})
+    columns |= _of(kind <= LAST_HOST_CODE, rows, lambda e: {"thread": thread_column([x.tid for x in e])})
+    if (kind > LAST_HOST_CODE).any():
+        columns |= _device_columns(rows, args, kind)
+        is_kernel = kind == KIND_CODES[EventKind.KERNEL]
+        columns |= _of(
+            is_kernel, args, lambda a: {"launch": parts.launches.of([tuple(map(bytes, _LAUNCH(x))) for x in a])}
+        )
+    first = next((a for a in args if a is not kineto.NO_ARGS), None)
+    if isinstance(first, kineto.CommArgs):  # one type in all of a stretch
+        stated = [(i, a) for i, a in enumerate(args) if isinstance(a, kineto.CommArgs) and a.collective is not None]
+        parts.metadata |= {parts.size + i: a for i, a in stated}
     parts.columns.append(columns)
-    parts.size += len(kind)
+    parts.size += len(rows)
 
 
-def _over_all(column: Coded, codes: Codes) -> np.ndarray:
-    """[n] int32 codes over all stretches."""
-    return np.append(codes.of(column[1]), np.int32(-1))[column[0]]
+def _kinds(rows: list[Any]) -> np.ndarray:
+    """[n] int8 kind codes; MTIA's device kinds are in the names."""
+    words = list(map(attrgetter("cat"), rows))
+    kind = np.fromiter(map(KIND_OF_WORD.__getitem__, words), np.int8, len(words))
+    if "mtia_ccp_events" in words:
+        kind[:] = [KIND_CODES[MTIA_KINDS[e.name]] if e.cat == "mtia_ccp_events" and e.name in MTIA_KINDS else k
+                   for e, k in zip(rows, kind.tolist(), strict=True)]  # fmt: skip
+    return kind
+
+
+def _of(rows: np.ndarray, values: list[Any], build: Any) -> dict[str, np.ndarray]:
+    """Columns [n] that only some rows [n] bool have, unknown elsewhere."""
+    columns = {}
+    for name, column in build(list(compress(values, rows.tolist()))).items():
+        columns[name] = np.full(len(rows), unknown(column.dtype), dtype=column.dtype)
+        columns[name][rows] = column
+    return columns
 
 
 def unknown(dtype: np.dtype[Any]) -> float:
     """What stands for unknown in a column of this dtype."""
     return np.nan if dtype.kind == "f" else -1
+
+
+def _op_columns(args: list[kineto.Args], texts: dict[str, Codes]) -> dict[str, np.ndarray]:
+    columns = {name: int_column(list(map(attrgetter(name), args))) for name in ("sequence", *SIDE_FIELDS)}
+    for column, name in JSON_FIELDS.items():
+        raw = list(map(attrgetter(name), args))
+        if all(map(is_, raw, repeat(getattr(kineto.NO_ARGS, name)))):
+            columns[column] = np.full(len(raw), -1, dtype=np.int32)
+        else:
+            columns[column] = texts[column].of(list(map(bytes, raw)))
+    return columns
+
+
+def _device_columns(rows: list[Any], args: list[kineto.Args], kind: np.ndarray) -> dict[str, np.ndarray]:
+    """Devices, streams, awaited events and bytes of the device side."""
+    side = kind > LAST_HOST_CODE  # [n]
+    lanes = _of(side, rows, lambda e: {"pid": lane_column([x.pid for x in e]), "tid": lane_column([x.tid for x in e])})
+    stated = _of(side, args, lambda a: {
+        "device": int_column([x.device for x in a]), "stream": int_column([x.stream for x in a]),
+        "awaited": int_column([x.wait_on_stream for x in a]), "wait_event": int_column([x.wait_event for x in a]),
+        "bytes": float_column([x.size if x.bytes is None else x.bytes for x in a]),
+    })  # fmt: skip
+    awaited = (kind == KIND_CODES[EventKind.SYNC]) & (stated["awaited"] >= 0)  # [n]
+    stream = np.where(stated["stream"] >= 0, stated["stream"], lanes["tid"])
+    device = np.where(stated["device"] >= 0, stated["device"], lanes["pid"])
+    return {
+        "device": np.where((device >= 0) & (device < 2**31), device, -1).astype(np.int32),
+        "stream": np.where(awaited, stated["awaited"], stream),
+        "waiting_stream": np.where(awaited, stated["stream"], -1),
+        "wait_event": stated["wait_event"],
+        "bytes": stated["bytes"],
+    }
 
 
 ANNOTATION_NAMES = ("ProfilerStep", "Optimizer.step#", "Optimizer.zero_grad#", "enumerate(DataLoader)#")
@@ -186,48 +175,21 @@ class Assembled:
         return wanted[self.kind]
 
 
-def assemble(data: bytes | mmap, where: str) -> Assembled:
+def assemble(data: bytes, where: str) -> Assembled:
     """One table of all events of a Kineto file's JSON text; broken events are counted, what is no trace is refused."""
     if data[:64].lstrip(kineto.SPACE)[:1] not in (b"{", b"["):
         raise InputError("is not a trace file", where=where, allowed="JSON with traceEvents, packed or not")
     problem = ""
     with kineto.no_collection():
         # Then what cannot be cut into stretches, then what profilers are known to break, repaired.
-        for text, in_stretches in (
-            (lambda: data, True), (lambda: data, False), (lambda: kineto.repair(bytes(data)), False)
-        ):  # fmt: skip
+        for text, in_stretches in ((lambda: data, True), (lambda: data, False), (lambda: kineto.repair(data), False)):
             try:
                 reader = kineto.Reader(text(), where)
-                return _assembled(reader, _stretches(reader, reader.texts() if in_stretches else reader.one_piece()))
+                return assemble_events(reader, reader.stretches() if in_stretches else iter([reader.one_piece()]))
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 problem = problem or str(error)
     raise InputError(f"is not readable JSON ({problem}); it may be cut off", where=where,
                      remedy="copy or record the file again")  # fmt: skip
-
-
-SCANNED_BYTES = 2**27  # of a text that takes longer to decode than the scanner to load
-AHEAD = 4  # stretches
-
-
-def _stretches(reader: kineto.Reader, texts: Iterator[bytes | Raw]) -> Iterator[Stretch]:
-    """The columns of each list of events, in order; of a large file by several threads."""
-    if len(reader.data) < SCANNED_BYTES:
-        yield from (of_decoded(reader.events(text)) for text in texts)
-        return
-    from gnnperf.trace.scanner import scanned  # loads numba
-
-    def first() -> Stretch:
-        text, result = ahead.popleft()
-        return result.result() or of_decoded(reader.events(text))
-
-    ahead: deque[tuple[bytes | Raw, Future[Stretch | None]]] = deque()
-    with ThreadPoolExecutor(min(AHEAD, os.cpu_count() or 1)) as pool:
-        for text in texts:
-            ahead.append((text, pool.submit(scanned, text)))
-            if len(ahead) > AHEAD:
-                yield first()
-        while ahead:
-            yield first()
 
 
 class EventReader(Protocol):
@@ -240,13 +202,10 @@ class EventReader(Protocol):
 
 def assemble_events(reader: EventReader, stretches: Iterator[list[Any]]) -> Assembled:
     """One table of all events that a reader makes, stretch by stretch; refuses a file without any."""
-    return _assembled(reader, map(of_decoded, stretches))
-
-
-def _assembled(reader: EventReader, stretches: Iterator[Stretch]) -> Assembled:
     parts = Parts()
-    for stretch in stretches:
-        add(parts, stretch)
+    for events in stretches:
+        add(parts, events)
+        del events  # before the next stretch is decoded
     if not parts.size:
         raise InputError("holds no event that can be used", where=reader.where, remedy="record at least one whole step")
     return _table(parts, reader)
@@ -266,12 +225,11 @@ COLUMNS = ("kind", "name", "start_ns", "duration_ns", "thread", "device", "strea
 
 def _table(parts: Parts, reader: EventReader) -> Assembled:
     """All stretches as one table, sorted."""
-    stacked, sizes = {}, [len(p["kind"]) for p in parts.columns]
+    stacked = {}
     for name in COLUMNS:
         dtype = np.dtype(DTYPES.get(name, np.int64))
         stacked[name] = np.concatenate([
-            p.pop(name) if name in p else np.full(size, unknown(dtype), dtype=dtype)
-            for size, p in zip(sizes, parts.columns, strict=True)
+            p[name] if name in p else np.full(len(p["kind"]), unknown(dtype), dtype=dtype) for p in parts.columns
         ])  # fmt: skip
     texts, codes = parts.names.uniques(), stacked["name"]
     if max(map(len, texts)) > MAX_NAME_CHARS:  # which a profiler never writes
@@ -281,7 +239,7 @@ def _table(parts: Parts, reader: EventReader) -> Assembled:
     marks = np.array([text.startswith(ANNOTATION_NAMES) for text in texts])[codes]  # old files list them as operators
     kind = np.where((kind == KIND_CODES[EventKind.CPU_OP]) & marks, KIND_CODES[EventKind.ANNOTATION], kind)
     order = _order(stacked, kind, reader)
-    columns: dict[str, Any] = {name: stacked.pop(name)[order] for name in list(stacked)}
+    columns: dict[str, Any] = {name: values[order] for name, values in stacked.items()}
     first = int(columns["start_ns"][0])
     columns["start_ns"] -= first
     columns["event_id"] = np.arange(len(order), dtype=np.int64)

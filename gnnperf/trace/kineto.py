@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal
 from functools import cache
-from mmap import MADV_DONTNEED, mmap
 from pathlib import PurePosixPath
 from typing import Any, Literal
 
@@ -49,21 +48,13 @@ Category = Literal[
 ]  # fmt: skip
 
 
-ARG_NAMES = {
+class Args(msgspec.Struct, gc=False, rename={
     "external_id": "External id", "external_id_2021": "external id", "sequence": "Sequence number",
     "forward_thread": "Fwd thread id", "event_index": "Ev Idx", "record_function": "Record function id",
     "dims": "Input Dims", "types": "Input type", "values": "Concrete Inputs",
     "wait_event": "wait_on_cuda_event_record_corr_id",
     "registers": "registers per thread", "shared_bytes": "shared memory", "occupancy": "est. achieved occupancy %",
-}  # fmt: skip
-INT_ARGS = ("external_id", "external_id_2021", "correlation", "device", "stream", "sequence", "forward_thread",
-            "event_index", "record_function", "wait_on_stream", "wait_event")  # fmt: skip
-SIZE_ARGS = ("bytes", "size")  # the latter is MTIA's name
-INPUTS, LAUNCH = ("dims", "types", "values"), ("grid", "block", "registers", "shared_bytes", "occupancy")
-RAW_ARGS = (*INPUTS, *LAUNCH)  # stay undecoded
-
-
-class Args(msgspec.Struct, gc=False, rename=ARG_NAMES):
+}):  # fmt: skip
     """The arguments that are read of any event. -1 where absent."""
 
     external_id: int | None = -1
@@ -158,48 +149,45 @@ class Reader:
     left out, by reason; later stages add theirs.
     """
 
-    def __init__(self, data: bytes | mmap, where: str) -> None:
+    def __init__(self, data: bytes, where: str) -> None:
         self.data, self.where = data, where
         self.head = Head()
         self.dropped: dict[str, int] = {}
 
-    def texts(self) -> Iterator[bytes | Raw]:
-        """Lists of events, some thousands each, in file order; refuses JSON that is no trace.
+    def stretches(self) -> Iterator[list[Any]]:
+        """The events, some thousands at a time, in file order; refuses JSON that is no trace.
 
         Raises msgspec.DecodeError: the text is not JSON, or is cut off, or cannot be cut into stretches.
         """
         begin = EVENTS_KEY.search(self.data)
         cuts = _cuts(self.data, begin.end()) if begin else []
         if begin is None or not cuts:
-            yield from self.one_piece()
+            yield self.one_piece()
             return
         self.head = _merged(self.head, _decoded_head(self.data[: begin.end()] + b"]}"))
-        start = begin.end()
+        text, start = memoryview(self.data), begin.end()
         with task(f"reading {PurePosixPath(self.where).name}", len(self.data), "B") as advance:
             for end, following in cuts:
-                yield b"".join((b"[", self.data[start:end], b"]"))
-                if isinstance(self.data, mmap):
-                    self.data.madvise(MADV_DONTNEED, 0, following)  # was read
+                yield self._events(b"".join((b"[", text[start:end], b"]")))
                 advance(following - start)
                 start = following
-        yield self._last(b"".join((b'{"traceEvents":[', self.data[start:])))
+        yield self._last(b"".join((b'{"traceEvents":[', text[start:])))
 
-    def one_piece(self) -> Iterator[bytes | Raw]:
+    def one_piece(self) -> list[Any]:
         """All events at once: of a short file, and of one that cannot be cut."""
         if self.data[:64].lstrip(SPACE)[:1] == b"[":  # a bare list (2020)
-            yield bytes(self.data)
-        else:
-            yield self._last(self.data)
+            return self._events(self.data)
+        return self._last(self.data)
 
-    def _last(self, text: bytes | mmap) -> Raw:
+    def _last(self, text: bytes) -> list[Any]:
         """The events of an object, and what else it states."""
         head = _decoded_head(text)
         if bytes(head.traceEvents)[:1] != b"[":
             raise InputError("is JSON but not a trace", where=self.where, allowed="a Kineto file with traceEvents")
         self.head = _merged(self.head, head)
-        return head.traceEvents
+        return self._events(head.traceEvents)
 
-    def events(self, text: bytes | Raw) -> list[Any]:
+    def _events(self, text: bytes | Raw) -> list[Any]:
         """A list of events: fast, then with any words, then event by event."""
         with_metadata = METADATA_KEY in bytes(text)
         for known_words in (True, False):
@@ -226,7 +214,7 @@ class Reader:
         return result
 
 
-STRETCH_BYTES, LONG_STRETCH_BYTES = 1 << 20, 1 << 22  # the latter of a large file
+STRETCH_BYTES = 1 << 20
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 SPACE = BYTE_ORDER_MARK + b" \t\r\n"
 EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
@@ -234,17 +222,16 @@ EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 BETWEEN = re.compile(rb'\}\s*,\s*(?=\{\s*"ph"\s*:)')
 
 
-def _cuts(data: bytes | mmap, begin: int) -> list[tuple[int, int]]:
-    """Where an event ends and the next begins, about every STRETCH_BYTES, of a large file LONG_STRETCH_BYTES."""
-    size = min(max(STRETCH_BYTES, len(data) >> 5), LONG_STRETCH_BYTES)
-    cuts, at = [], begin + size
+def _cuts(data: bytes, begin: int) -> list[tuple[int, int]]:
+    """Where an event ends and the next begins, about every STRETCH_BYTES."""
+    cuts, at = [], begin + STRETCH_BYTES
     while at < len(data):
         match = BETWEEN.search(data, at, at + STRETCH_BYTES)
         if match is None:
             at += STRETCH_BYTES
             continue
         cuts.append((match.start() + 1, match.end()))
-        at = match.end() + size
+        at = match.end() + STRETCH_BYTES
     return cuts
 
 
@@ -266,7 +253,7 @@ class Stamp(msgspec.Struct, gc=False):
     args: _Link | None = None
 
 
-def _decoded_head(text: bytes | mmap) -> Head:
+def _decoded_head(text: bytes) -> Head:
     return msgspec.json.decode(text, type=Head, strict=False)
 
 

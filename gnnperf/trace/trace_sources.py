@@ -12,7 +12,6 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from mmap import ACCESS_READ, mmap
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
@@ -29,7 +28,6 @@ ARCHIVE_ENDINGS = (".zip", ".tar", ".tar.gz", ".tgz")
 ISAL_ERROR: type[Exception] = igzip_lib.IsalError  # type: ignore[assignment]  # its stub is not a type
 GZIP_MAGIC, SQLITE_MAGIC = b"\x1f\x8b", b"SQLite format 3\0"
 PEEK_BYTES = 2**15  # holds the head of a file that names eight devices
-MAPPED_BYTES = 2**25  # of a plain file that is not held in memory
 COPIES = 2  # of a file in memory while it is unpacked or decoded
 ZIP_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # the others unpack without a limit
 FORMS = (
@@ -44,7 +42,7 @@ class Source:
 
     path: str  # as the user may recognize it: the path given, and the member of it
     folder: str  # where in the given path it lies, "" at its top
-    data: bytes | mmap  # its bytes, still packed; of a database the first ones
+    data: bytes  # its bytes, still packed; of a database the first ones
     database: Path | None = None  # where an SQLite file lies, which is read in place
 
     @property
@@ -54,16 +52,14 @@ class Source:
 
     def sha256(self) -> str:
         """Digest of the whole file."""
-        on_disk = Path(self.path) if isinstance(self.data, mmap) else self.database
-        if on_disk is None:
+        if self.database is None:
             return hashlib.sha256(self.data).hexdigest()
-        with on_disk.open("rb") as file:
+        with self.database.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
-    def unpack(self) -> bytes | mmap:
+    def unpack(self) -> bytes:
         """The JSON text; refuses what is cut off, or larger than a trace may be."""
-        is_plain = isinstance(self.data, mmap) or self.data[:2] != GZIP_MAGIC
-        return self.data if is_plain else _gunzip(bytes(self.data), self.path)
+        return self.data if self.data[:2] != GZIP_MAGIC else _gunzip(self.data, self.path)
 
     def peek(self) -> bytes:
         """The first few kilobytes of the JSON text; empty if unreadable."""
@@ -117,10 +113,8 @@ def _source(path: Path, folder: str) -> Source:
     _refuse_size(size, str(path))
     with path.open("rb") as file:
         start = file.read(len(SQLITE_MAGIC))
-        if start == SQLITE_MAGIC:
-            return Source(str(path), folder, start, path)
-        if size >= MAPPED_BYTES and start[:2] != GZIP_MAGIC:
-            return Source(str(path), folder, mmap(file.fileno(), size, access=ACCESS_READ))
+    if start == SQLITE_MAGIC:
+        return Source(str(path), folder, start, path)
     untrusted.require_memory(COPIES * size, size, str(path))
     return Source(str(path), folder, path.read_bytes())
 

@@ -25,14 +25,14 @@ def test_steps_come_with_the_device_work_that_they_launch(tmp_path: Path) -> Non
 
 def test_events_of_other_steps_are_not_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     decoded: list[int] = []
-    whole = kineto.Reader.events
+    whole = kineto.Reader._events
 
     def counted(self: kineto.Reader, text: bytes) -> list[object]:
         events = whole(self, text)
         decoded.append(len(events))
         return events
 
-    monkeypatch.setattr(kineto.Reader, "events", counted)
+    monkeypatch.setattr(kineto.Reader, "_events", counted)
     read_run(files.marked_steps(tmp_path / "rank_0.json"), chosen=selection(steps="6:8"))
     assert sum(decoded) == 1 + 2 * 4 + 1  # what stands for none, two steps, and work that step 5 launched
 
