@@ -86,22 +86,6 @@ def _weighted_rows(rows: Tensor, sums: Tensor, weights: Tensor, num_sums: int) -
     return WeightedRows(rows[order], size.cumsum(0) - size, weights[order])
 
 
-class Dropout(nn.Module):
-    """As torch's, whose generator takes a tenth of a training on some processors: 16 bits for each element."""
-
-    def __init__(self, share: float) -> None:
-        super().__init__()
-        self.share = share
-
-    def forward(self, update: Tensor) -> Tensor:
-        """[n, hidden_channels] -> the same shape; each element is dropped with probability `share` in training."""
-        if not self.training or self.share == 0:
-            return update
-        words = torch.empty(-(-update.numel() // 4), dtype=torch.int64, device=update.device).random_(-(2**63), None)
-        bits = words.view(torch.int16)[: update.numel()].view_as(update)
-        return update * ((bits >= round(self.share * 2**16) - 2**15) / (1.0 - self.share))
-
-
 class MessagePassing(nn.Module):
     """state + W relu(W_own norm(state) + sum over relations of W_r mean of senders), on all node types at once.
 
@@ -115,7 +99,7 @@ class MessagePassing(nn.Module):
         self.own = nn.Linear(hidden_channels, hidden_channels)
         self.relations = nn.ModuleDict({r: nn.Linear(hidden_channels, hidden_channels, bias=False) for r in relations})
         self.out = nn.Linear(hidden_channels, hidden_channels)
-        self.dropout = Dropout(dropout)
+        self.dropout = nn.Dropout(dropout)
 
     def forward(self, state: Tensor, messages: Messages) -> Tensor:
         """[num_nodes, hidden_channels] -> [num_nodes, hidden_channels]."""

@@ -72,15 +72,12 @@ def fit(config: TrainConfig, data: PreparedData, model: TypedGNN, log: Log | Non
 
 @contextmanager
 def deterministic_again() -> Iterator[None]:
-    """Lightning makes the whole process deterministic: undo it afterwards, and fill no `empty` tensors meanwhile."""
+    """Lightning makes the whole process deterministic, so that torch fills every `empty` tensor: undo it afterwards."""
     before = torch.are_deterministic_algorithms_enabled()
-    memory = torch.utils.deterministic
-    fills, memory.fill_uninitialized_memory = memory.fill_uninitialized_memory, False
     try:
         yield
     finally:
         torch.use_deterministic_algorithms(before)
-        memory.fill_uninitialized_memory = fills
 
 
 def _trainer(config: TrainConfig, best: ModelCheckpoint, curves: Logger, ours: Processes) -> lightning.Trainer:
