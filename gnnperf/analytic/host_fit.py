@@ -33,13 +33,6 @@ def host_us(nodes: pd.DataFrame, constants: AnalyticConstants, host_speed: float
     return overhead_us(nodes, constants) / host_speed
 
 
-def on_reference_host(graph: ExecutionGraph, host_speed: float) -> ExecutionGraph:
-    """The graph with host latencies as a host has them that `host_speed` is relative to."""
-    nodes = graph.nodes
-    factor = np.where(nodes["node_type"] == NodeType.HOST, host_speed, 1.0)
-    return replace(graph, nodes=nodes.assign(latency_us=nodes["latency_us"] * factor))
-
-
 def overhead_us(nodes: pd.DataFrame, constants: AnalyticConstants) -> np.ndarray:
     """The constant of (segment, op or call), else of the segment."""
     segment_code, segment_names = pd.factorize(nodes["segment"].astype(object), use_na_sentinel=True)

@@ -131,7 +131,6 @@ CLUSTER_KEYS = {
 CHOICES: dict[str, tuple[object, ...]] = {
     "medium": (*spec.MEDIA, ""), "flag": (True, False), "all_reduce": (spec.FASTEST, spec.HIERARCHICAL),
 }  # fmt: skip
-REFERENCE_HOST = "epyc_7763"  # of the host overheads that ship (conf/analytic/gpu.yaml); unknown hosts are as fast
 PATH = "path"  # key of a link's mapping: links in a row
 FROM_CATALOG = "link"  # key of a link's mapping: the shipped link that the other keys change
 
@@ -179,19 +178,19 @@ def host_from(raw: object, where: str) -> spec.HostSpec:
 def cluster_from(raw: dict[str, object], device: spec.DeviceSpec, where: str) -> spec.ClusterSpec:
     """A ClusterSpec of `device`s from its mapping.
 
-    The host overheads hold for `reference_host` (those that ship: REFERENCE_HOST); another `host` moves them:
-    host_speed, unless it is given, is the ratio of the two single-thread speeds.
+    The host overheads hold for `reference_host`; another `host` moves them: host_speed, unless it is given, is the
+    ratio of the two single-thread speeds.
 
     Raises:
         InputError: unknown or missing key, unknown name, wrong type, value out of range.
     """
     values = _checked(raw, CLUSTER_KEYS, spec.ClusterSpec, where)
     values.pop("default_for", None)
-    reference = host_from(raw.get("reference_host", REFERENCE_HOST), where)
-    values.pop("reference_host", None)
+    reference = values.pop("reference_host", None)
     host = values.get("host")
     if isinstance(host, spec.HostSpec) and "host_speed" not in values:
-        values["host_speed"] = host.single_thread_speed / reference.single_thread_speed
+        base = reference.single_thread_speed if isinstance(reference, spec.HostSpec) else 1.0
+        values["host_speed"] = host.single_thread_speed / base
     return spec.ClusterSpec(**{**values, "device": device})  # type: ignore[arg-type]
 
 

@@ -17,11 +17,10 @@ from pathlib import Path
 
 import numpy as np
 
-from gnnperf.analytic import AnalyticConstants, fit_host_overheads, fit_lags, load_constants, on_reference_host
+from gnnperf.analytic import AnalyticConstants, fit_host_overheads, fit_lags, load_constants
 from gnnperf.analytic.graph_launches import CALL, KERNEL, launched_kernels
 from gnnperf.graph import TYPICAL_ON_GPU, ExecutionGraph, ProfilerCost, build_graph, load_graph, without_profiler
-from gnnperf.hardware import conf_dir, default_cluster
-from gnnperf.predict.target import traced_device
+from gnnperf.hardware import conf_dir
 from gnnperf.trace import read_run
 from gnnperf.trace.public.catalog import load_catalog
 from research.benchmarks._public_runs import mirror
@@ -53,14 +52,13 @@ COST = ProfilerCost(
 PROVENANCE = (
     "host_overhead_us, segment_us and lag_us.gpu: fitted by research/fitting/gpu_constants.py on 22 recorded runs of "
     "an H200 (datasets/h200) and public Kineto traces (param MIT, HolisticTraceAnalysis MIT, TraceLens MIT; V100, "
-    "A100, H100 hosts), robust means and medians over all of them, host work as an EPYC 7763 has it (by single-thread "
-    "speeds of the devices' usual hosts), without what the profiler adds (per op and annotation of public traces 0.88 "
-    "and 0.48 us, measured by the recorder on an AMD EPYC host; what it adds inside of their runtime calls, T4, is "
-    "still there). Do not judge the analytical model on those runs with these constants. lag_us.gpu sync and thread, "
-    "lag_us.cpu, copy_floor_us, pageable_share: estimates. collective_floor_us: NCCL 2.20 src/graph/tuning.cc, base "
-    "latency of the ring with LL128 (gpu); an estimate for gloo (cpu). graph_launch_us: the same script, with five "
-    "programs that launch graphs (param MIT, ao BSD, TraceLens MIT); the profiler traces every kernel under a launch, "
-    "and its part is in it."
+    "A100, H100 hosts), robust means and medians over all of them, without what the profiler adds (per op and "
+    "annotation of public traces 0.88 and 0.48 us, measured by the recorder on an AMD EPYC host; what it adds inside "
+    "of their runtime calls, T4, is still there). Do not judge the analytical model on those runs with these "
+    "constants. lag_us.gpu sync and thread, lag_us.cpu, copy_floor_us, "
+    "pageable_share: estimates. collective_floor_us: NCCL 2.20 src/graph/tuning.cc, base latency of the ring with "
+    "LL128 (gpu); an estimate for gloo (cpu). graph_launch_us: the same script, with five programs that launch graphs "
+    "(param MIT, ao BSD, TraceLens MIT); the profiler traces every kernel under a launch, and its part is in it."
 )
 
 
@@ -96,12 +94,6 @@ def _points(graph: ExecutionGraph) -> list[tuple[float, float]]:
     return [(float(n), float(np.median(latency[known & (kernels == n)]))) for n in np.unique(kernels[known])]
 
 
-def _at_reference(graph: ExecutionGraph) -> ExecutionGraph:
-    """With host latencies of the reference host; the traced one is that of the device's usual cluster."""
-    device = traced_device(graph)
-    return graph if device is None else on_reference_host(graph, default_cluster(device).host_speed)
-
-
 def main() -> None:
     """Fit and write."""
     out = Path(sys.argv[1]) if len(sys.argv) > 1 else conf_dir("analytic") / "gpu.yaml"
@@ -110,11 +102,10 @@ def main() -> None:
     result += [without_profiler(load_graph(run.parent, None), TYPICAL_ON_GPU)
                for run in sorted(RECORDED.glob("*/*/run.json"))]  # fmt: skip
     # Without latencies of nodes outside of steps: there the profiler starts and stops.
-    result = [_at_reference(replace(graph, nodes=graph.nodes.assign(
-        latency_us=graph.nodes["latency_us"].where(graph.nodes["step"] >= 0)))) for graph in result]  # fmt: skip
-    launching = map(_at_reference, graphs(mirror(), GRAPH_LAUNCHES))
+    result = [replace(graph, nodes=graph.nodes.assign(
+        latency_us=graph.nodes["latency_us"].where(graph.nodes["step"] >= 0))) for graph in result]  # fmt: skip
     fitted = fit_host_overheads(result, base, min_samples=MIN_SAMPLES)
-    fitted = fit_graph_launches([*result, *launching], fit_lags(result, "gpu", fitted))
+    fitted = fit_graph_launches([*result, *graphs(mirror(), GRAPH_LAUNCHES)], fit_lags(result, "gpu", fitted))
     print({k: round(v, 2) for k, v in fitted.segment_us.items()}, fitted.lag_us["gpu"], len(fitted.host_overhead_us))
     save_constants(replace(fitted, provenance=PROVENANCE), out)
 

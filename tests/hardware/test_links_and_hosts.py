@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from gnnperf.core.errors import InputError
-from gnnperf.hardware import load_cluster, load_device, load_host, load_link, spread
+from gnnperf.hardware import cluster_names, load_cluster, load_device, load_host, load_link, spread
 from gnnperf.hardware.spec import MEDIA
 from gnnperf.hardware.yaml_spec import cluster_from, conf_dir, link_from, names_in
 
@@ -115,10 +115,10 @@ def test_later_hosts_are_faster() -> None:
     assert speeds == sorted(speeds)
 
 
-def test_speeds_of_shipped_clusters_hosts_are_relative_to_one_host() -> None:
-    """3.4 GHz x 1.05 and 3.8 GHz x 1.4 over 3.5 GHz x 1.25; a host that is not named counts as that one."""
-    names = ("perlmutter_a100", "dgx_a100", "hgx_h100", "pcie_gen4_8")
-    assert [round(load_cluster(name).host_speed, 3) for name in names] == [1.0, 0.816, 1.216, 1.0]
+@pytest.mark.parametrize("name", cluster_names())
+def test_a_shipped_clusters_own_host_changes_nothing(name: str) -> None:
+    """The overheads that ship are pooled over hosts such as these."""
+    assert load_cluster(name).host_speed == 1.0
 
 
 def test_another_host_moves_the_overheads(tmp_path: Path) -> None:
@@ -132,8 +132,7 @@ def test_another_host_moves_the_overheads(tmp_path: Path) -> None:
     assert cluster_from({**raw, "host": "grace", "host_speed": 2.0}, device, "here").host_speed == 2.0
     own = tmp_path / "own.yaml"
     own.write_text(yaml.safe_dump({"name": "own", "clock_hz": 3e9, "work_per_clock": 2.0, "num_cores": 4}))
-    by_own = cluster_from({**raw, "host": str(own), "reference_host": str(own)}, device, "here")
-    assert by_own.host_speed == 1.0 and by_own.host is not None and by_own.host.single_thread_speed == 2.0
+    assert cluster_from({**raw, "host": str(own)}, device, "here").host_speed == pytest.approx(2.0)
     with pytest.raises(InputError, match="no host named 'epyc_774'; did you mean epyc_7742"):
         cluster_from({**raw, "host": "epyc_774"}, device, "here")
 
