@@ -132,7 +132,8 @@ def test_another_host_moves_the_overheads(tmp_path: Path) -> None:
     assert cluster_from({**raw, "host": "grace", "host_speed": 2.0}, device, "here").host_speed == 2.0
     own = tmp_path / "own.yaml"
     own.write_text(yaml.safe_dump({"name": "own", "clock_hz": 3e9, "work_per_clock": 2.0, "num_cores": 4}))
-    assert cluster_from({**raw, "host": str(own)}, device, "here").host_speed == pytest.approx(2.0 * 3e9 / (3.8e9 * 1.4))
+    moved = cluster_from({**raw, "host": str(own)}, device, "here")
+    assert moved.host_speed == pytest.approx(2.0 * 3e9 / (3.8e9 * 1.4))
     with pytest.raises(InputError, match="no host named 'epyc_774'; did you mean epyc_7742"):
         cluster_from({**raw, "host": "epyc_774"}, device, "here")
 
