@@ -25,6 +25,7 @@ from .host_fit import SUM_FENCE as SUM_FENCE
 from .host_fit import fit_constants as fit_constants
 from .host_fit import fit_host_overheads as fit_host_overheads
 from .host_fit import fit_lags as fit_lags
+from .host_fit import on_reference_host as on_reference_host
 from .kernels.call import UNRECORDED_DTYPE as UNRECORDED_DTYPE
 from .kernels.dispatch import has_forms as has_forms
 from .kernels.nodes import node_bounds as node_bounds

@@ -66,6 +66,15 @@ def lag_us(classes: pd.Series, device_kind: str, constants: AnalyticConstants) -
     return values[code + 1]
 
 
+def on_reference_host(graph: ExecutionGraph, host_speed: float) -> ExecutionGraph:
+    """The graph with host latencies as on the host of speed 1, which overheads hold for."""
+    if host_speed == 1.0:
+        return graph
+    nodes = graph.nodes
+    us = nodes["latency_us"] * np.where(_is_host(nodes), host_speed, 1.0)
+    return replace(graph, nodes=nodes.assign(latency_us=us))
+
+
 MIN_SAMPLES = 5  # fewer back off to the segment
 FENCE = 3.0  # Tukey's outer fence, in interquartile ranges
 # Of an op that occurs often in the runs that a network trains on: within 3, long segments that every step has are cut,
@@ -133,10 +142,13 @@ def _labeled_hosts(nodes: pd.DataFrame) -> pd.DataFrame:
 
     The first rank to leave a collective has an exit of 0, which belongs to the mean. An arrival is 0 by definition.
     """
-    timed = (nodes["node_type"] == NodeType.HOST) | (nodes["segment"] == Segment.EXIT)
-    host = nodes[(timed & nodes["latency_us"].notna()).to_numpy()]
+    host = nodes[_is_host(nodes) & nodes["latency_us"].notna().to_numpy()]
     host = host[host["segment"].isin(SEGMENTS).to_numpy()]
     return host[["segment", "latency_us"]].astype({"segment": object}).assign(key=overhead_keys(host))
+
+
+def _is_host(nodes: pd.DataFrame) -> np.ndarray:
+    return ((nodes["node_type"] == NodeType.HOST) | (nodes["segment"] == Segment.EXIT)).to_numpy()
 
 
 def fit_lags(

@@ -124,13 +124,14 @@ HOST_KEYS = {
 }  # fmt: skip
 CLUSTER_KEYS = {
     "name": "text", "device": "text", "intra": "link", "inter": "link", "host_link": "link", "ranks_per_node": "count",
-    "host_speed": "positive", "nodes": "count or null", "host": "host", "reference_host": "host",
+    "host_speed": "positive", "nodes": "count or null", "host": "host",
     "default_for": "texts", "metadata": "text mapping", "collectives": "collectives", "all_reduce": "all_reduce",
     "host_sockets": "count or null", "storage": "link or null", "adapters_per_node": "count or null",
 }  # fmt: skip
 CHOICES: dict[str, tuple[object, ...]] = {
     "medium": (*spec.MEDIA, ""), "flag": (True, False), "all_reduce": (spec.FASTEST, spec.HIERARCHICAL),
 }  # fmt: skip
+REFERENCE_HOST = "xeon_platinum_8480"  # that the shipped host overheads hold for (conf/analytic/gpu.yaml)
 PATH = "path"  # key of a link's mapping: links in a row
 FROM_CATALOG = "link"  # key of a link's mapping: the shipped link that the other keys change
 
@@ -178,19 +179,18 @@ def host_from(raw: object, where: str) -> spec.HostSpec:
 def cluster_from(raw: dict[str, object], device: spec.DeviceSpec, where: str) -> spec.ClusterSpec:
     """A ClusterSpec of `device`s from its mapping.
 
-    The host overheads hold for `reference_host`; another `host` moves them: host_speed, unless it is given, is the
-    ratio of the two single-thread speeds.
+    The host overheads hold for REFERENCE_HOST; another `host` moves them: host_speed, unless it is given, is the ratio
+    of the two single-thread speeds.
 
     Raises:
         InputError: unknown or missing key, unknown name, wrong type, value out of range.
     """
     values = _checked(raw, CLUSTER_KEYS, spec.ClusterSpec, where)
     values.pop("default_for", None)
-    reference = values.pop("reference_host", None)
     host = values.get("host")
     if isinstance(host, spec.HostSpec) and "host_speed" not in values:
-        base = reference.single_thread_speed if isinstance(reference, spec.HostSpec) else 1.0
-        values["host_speed"] = host.single_thread_speed / base
+        reference = host_from(REFERENCE_HOST, where)
+        values["host_speed"] = host.single_thread_speed / reference.single_thread_speed
     return spec.ClusterSpec(**{**values, "device": device})  # type: ignore[arg-type]
 
 

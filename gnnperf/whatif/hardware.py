@@ -144,8 +144,8 @@ class ChangeCluster:
         result = cluster
         if self.to is not None:
             result = load_cluster(self.to, cluster.device)
-            if result.host_speed == 1.0 and result.host is not None:  # its file does not say otherwise
-                result = replace(result, host_speed=_host_speed(cluster, result.host))
+            if cluster.host is None:  # an unknown processor: as it was
+                result = replace(result, host_speed=cluster.host_speed)
         if self.host is not None:
             host = load_host(self.host)
             result = replace(result, host=host, host_speed=_host_speed(result, host))

@@ -17,10 +17,11 @@ from pathlib import Path
 
 import numpy as np
 
-from gnnperf.analytic import AnalyticConstants, fit_host_overheads, fit_lags, load_constants
+from gnnperf.analytic import AnalyticConstants, fit_host_overheads, fit_lags, load_constants, on_reference_host
 from gnnperf.analytic.graph_launches import CALL, KERNEL, launched_kernels
 from gnnperf.graph import TYPICAL_ON_GPU, ExecutionGraph, ProfilerCost, build_graph, load_graph, without_profiler
-from gnnperf.hardware import conf_dir
+from gnnperf.hardware import conf_dir, default_cluster
+from gnnperf.predict.target import traced_device
 from gnnperf.trace import read_run
 from gnnperf.trace.public.catalog import load_catalog
 from research.benchmarks._public_runs import mirror
@@ -52,7 +53,8 @@ COST = ProfilerCost(
 PROVENANCE = (
     "host_overhead_us, segment_us and lag_us.gpu: fitted by research/fitting/gpu_constants.py on 22 recorded runs of "
     "an H200 (datasets/h200) and public Kineto traces (param MIT, HolisticTraceAnalysis MIT, TraceLens MIT; V100, "
-    "A100, H100 hosts), robust means and medians over all of them, without what the profiler adds (per op and "
+    "A100, H100 hosts), scaled to a Xeon Platinum 8480 by the single-thread speed of each device's usual host, robust "
+    "means and medians over all of them, without what the profiler adds (per op and "
     "annotation of public traces 0.88 and 0.48 us, measured by the recorder on an AMD EPYC host; what it adds inside "
     "of their runtime calls, T4, is still there). Do not judge the analytical model on those runs with these "
     "constants. lag_us.gpu sync and thread, lag_us.cpu, copy_floor_us, "
@@ -94,18 +96,25 @@ def _points(graph: ExecutionGraph) -> list[tuple[float, float]]:
     return [(float(n), float(np.median(latency[known & (kernels == n)]))) for n in np.unique(kernels[known])]
 
 
+def _scaled(graph: ExecutionGraph) -> ExecutionGraph:
+    """Traces do not name their host: it counts as the usual one of the device."""
+    device = traced_device(graph)
+    return graph if device is None else on_reference_host(graph, default_cluster(device).host_speed)
+
+
 def main() -> None:
     """Fit and write."""
     out = Path(sys.argv[1]) if len(sys.argv) > 1 else conf_dir("analytic") / "gpu.yaml"
     base = load_constants(conf_dir("analytic") / "gpu.yaml")
-    result = [without_profiler(graph, COST) for graph in graphs(mirror())]
+    result = [_scaled(without_profiler(graph, COST)) for graph in graphs(mirror())]
     result += [without_profiler(load_graph(run.parent, None), TYPICAL_ON_GPU)
                for run in sorted(RECORDED.glob("*/*/run.json"))]  # fmt: skip
     # Without latencies of nodes outside of steps: there the profiler starts and stops.
     result = [replace(graph, nodes=graph.nodes.assign(
         latency_us=graph.nodes["latency_us"].where(graph.nodes["step"] >= 0))) for graph in result]  # fmt: skip
     fitted = fit_host_overheads(result, base, min_samples=MIN_SAMPLES)
-    fitted = fit_graph_launches([*result, *graphs(mirror(), GRAPH_LAUNCHES)], fit_lags(result, "gpu", fitted))
+    served = map(_scaled, graphs(mirror(), GRAPH_LAUNCHES))
+    fitted = fit_graph_launches([*result, *served], fit_lags(result, "gpu", fitted))
     print({k: round(v, 2) for k, v in fitted.segment_us.items()}, fitted.lag_us["gpu"], len(fitted.host_overhead_us))
     save_constants(replace(fitted, provenance=PROVENANCE), out)
 

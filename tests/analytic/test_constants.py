@@ -9,7 +9,7 @@ import pytest
 import yaml
 from toys import make_graph
 
-from gnnperf.analytic import AnalyticConstants, fit_host_overheads, fit_lags, load_constants
+from gnnperf.analytic import AnalyticConstants, fit_host_overheads, fit_lags, load_constants, on_reference_host
 from gnnperf.analytic.constants import LAG_CLASSES, default_constants
 from gnnperf.analytic.host_fit import robust_mean
 from gnnperf.core.errors import InputError
@@ -79,6 +79,13 @@ def test_fit_host_overheads() -> None:
     assert fitted.host_overhead_us == {("T2", "aten::mm"): 5.0}  # add has too few samples
     assert fitted.segment_us["T2"] == pytest.approx((4 + 5 + 6 + 5 + 5 + 1) / 6)
     assert fitted.segment_us["T3"] == default_constants().segment_us["T3"]
+
+
+def test_overheads_are_those_of_the_reference_host() -> None:
+    slow = host_graph([("T2", "aten::mm", t) for t in (8.0, 10.0, 12.0, 10.0, 10.0)])
+    fitted = fit_host_overheads([on_reference_host(slow, 0.5)])
+    assert fitted.host_overhead_us == {("T2", "aten::mm"): 5.0}
+    assert on_reference_host(slow, 1.0) is slow
 
 
 def test_fit_of_nothing_is_the_base() -> None:

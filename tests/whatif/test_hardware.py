@@ -61,11 +61,10 @@ def test_edits_compose_in_order() -> None:
 
 def test_hosts_move_by_their_single_thread_speeds() -> None:
     old, new = load_host("xeon_e5_2698_v4"), load_host("xeon_platinum_8480")
-    results = after(ChangeCluster("hgx_h100"))
-    assert results.host_speed == pytest.approx(new.single_thread_speed / old.single_thread_speed)
-    assert after(ChangeCluster(host="xeon_platinum_8480")).host_speed == results.host_speed
-    there_and_back = after(ChangeCluster("hgx_h100"), ChangeCluster("dgx1_v100"))
-    assert there_and_back.host_speed == pytest.approx(1.0)
+    results, before = after(ChangeCluster("hgx_h100")), load_cluster("dgx1_v100").host_speed
+    assert results.host_speed / before == pytest.approx(new.single_thread_speed / old.single_thread_speed)
+    assert after(ChangeCluster(host="xeon_platinum_8480")).host_speed == pytest.approx(results.host_speed)
+    assert after(ChangeCluster("hgx_h100"), ChangeCluster("dgx1_v100")).host_speed == before
     edited = ChangeCluster("hgx_h100")(two_rank_graph())
     is_host = (edited.graph.nodes["node_type"] == NodeType.HOST).to_numpy()
     assert edited.touched[is_host].all()

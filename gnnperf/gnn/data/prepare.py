@@ -18,6 +18,7 @@ from gnnperf.analytic import (
     AnalyticPredictor,
     collective_models_of,
     fit_constants,
+    on_reference_host,
     read_calibrated_calls,
 )
 from gnnperf.core import InputError, Mapped, in_turn
@@ -62,7 +63,8 @@ def fit_base(config: DataConfig, train: Sequence[RunStep], recording: str) -> An
         theirs = ", ".join(sorted(set(calibrated["device"])))
         raise InputError(f"op tables of {theirs}, runs on {', '.join(sorted(ours))}", where="data.op_tables",
                          remedy="data.op_tables=[], or tables of the runs' machine")  # fmt: skip
-    return fit_constants([run.graph for run in train], device, calibrated, often_fence=SUM_FENCE)
+    own = [on_reference_host(run.graph, run.cluster.host_speed) for run in train]
+    return fit_constants(own, device, calibrated, often_fence=SUM_FENCE)
 
 
 @dataclass(frozen=True)
