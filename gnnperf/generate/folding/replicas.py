@@ -28,15 +28,10 @@ SETTING = "data_parallel"
 
 @dataclass(frozen=True)
 class Replicas:
-    """The data-parallel groups of a graph: ranks first + stride i, i below count.
+    """The data-parallel groups of a graph: ranks first + stride i, i below count."""
 
-    Attributes:
-        count: ranks of such a group.
-        stride: distance of neighbors.
-    """
-
-    count: int
-    stride: int
+    count: int  # ranks of such a group
+    stride: int  # distance of neighbors
 
     @property
     def block(self) -> int:

@@ -60,25 +60,17 @@ class Lane(IntEnum):
 
 @dataclass(frozen=True)
 class Op:
-    """One op call that launches one kernel.
+    """One op call that launches one kernel."""
 
-    Attributes:
-        name: as torch writes it; a fused elementwise kernel is named as inductor names it, its arguments are buffers.
-        dims, types, values: JSON as in schema.EVENT_COLUMNS; None: not stated.
-        phase: part of the step.
-        lane: where its kernel runs.
-        of_weights: its result is a weight's gradient, which nothing but the update waits for.
-        stated_cost: FLOPs and bytes of ops whose arguments do not say them.
-    """
-
-    name: str
+    name: str  # as torch writes it; a fused elementwise kernel is named as inductor names it, its arguments are buffers
+    # dims, types, values: JSON as in schema.EVENT_COLUMNS; None: not stated
     dims: str | None
     types: str | None
     values: str | None
-    phase: Phase
-    lane: Lane = Lane.COMPUTE
-    of_weights: bool = False
-    stated_cost: OpCost | None = None
+    phase: Phase  # part of the step
+    lane: Lane = Lane.COMPUTE  # where its kernel runs
+    of_weights: bool = False  # its result is a weight's gradient, which nothing but the update waits for
+    stated_cost: OpCost | None = None  # FLOPs and bytes of ops whose arguments do not say them
 
     @cached_property
     def cost(self) -> OpCost:

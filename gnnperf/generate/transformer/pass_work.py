@@ -27,15 +27,9 @@ from gnnperf.generate.transformer.sizes import layers_of
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """Items one after the other: what a pass does at one unit of the model.
+    """Items one after the other: what a pass does at one unit of the model; equal runs and equal items are one object."""
 
-    Equal runs are one object, and so are equal items.
-
-    Attributes:
-        items: in the order of the program; views, which launch nothing, included.
-    """
-
-    items: tuple[Item, ...]
+    items: tuple[Item, ...]  # in the order of the program; views, which launch nothing, included
 
 
 Runs = tuple[tuple[Run, int], ...]  # with how often each is run
@@ -43,17 +37,11 @@ Runs = tuple[tuple[Run, int], ...]  # with how often each is run
 
 @dataclass(frozen=True)
 class PlanRuns:
-    """What a plan's passes do.
+    """What a plan's passes do."""
 
-    Attributes:
-        passes: runs of each class of equal passes.
-        of_kind: [num_kinds] class of each kind of pass.
-        after: what follows the last pass of each stage.
-    """
-
-    passes: tuple[Runs, ...]
-    of_kind: tuple[int, ...]
-    after: tuple[Run, ...]
+    passes: tuple[Runs, ...]  # runs of each class of equal passes
+    of_kind: tuple[int, ...]  # [num_kinds] class of each kind of pass
+    after: tuple[Run, ...]  # what follows the last pass of each stage
 
 
 class WorkBook:
@@ -193,19 +181,12 @@ def _of_visit(plan: TransformerPlan, at: Visit, step: int) -> tuple[Hashable, ..
 
 @dataclass(frozen=True)
 class ItemTable:
-    """Rows of distinct items, and whose each is.
+    """Rows of distinct items, and whose each is."""
 
-    Attributes:
-        table: [num_rows] schema.NODE_COLUMNS.
-        item: [num_rows] number of the item.
-        stage: [num_rows] of a transfer between ranks; -1: the row holds for every stage.
-        on_host: [num_rows] bool.
-    """
-
-    table: pd.DataFrame
-    item: np.ndarray
-    stage: np.ndarray
-    on_host: np.ndarray
+    table: pd.DataFrame  # [num_rows] schema.NODE_COLUMNS
+    item: np.ndarray  # [num_rows] number of the item
+    stage: np.ndarray  # [num_rows] of a transfer between ranks; -1: the row holds for every stage
+    on_host: np.ndarray  # [num_rows] bool
 
 
 def item_table(items: list[Item], ways: Parallelism) -> ItemTable:
