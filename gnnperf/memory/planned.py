@@ -194,7 +194,6 @@ def change_of(hold: Hold) -> Sizes:
 MEBIBYTE = 1 << 20
 SMALL_BYTES, LARGE_BYTES, LARGE_STEP_BYTES = 1 * MEBIBYTE, 10 * MEBIBYTE, 2 * MEBIBYTE
 SMALL_SEGMENT_BYTES, MIDDLE_SEGMENT_BYTES = 2 * MEBIBYTE, 20 * MEBIBYTE
-Counts = npt.NDArray[np.int64]
 
 
 def most_reserved_bytes(tensors: RankTensors) -> int:
@@ -204,10 +203,10 @@ def most_reserved_bytes(tensors: RankTensors) -> int:
     sizes = sorted(holds | {size for pair in pairs.values() for size in _sizes(pair)})
     number = dict(zip(sizes, np.eye(len(sizes), dtype=np.int64), strict=True))  # of blocks of each size
 
-    def counted(num_bytes: int, _: bool) -> Counts:
+    def counted(num_bytes: int, _: bool) -> Sizes:
         return number.get(cuda_block_bytes(num_bytes), np.zeros(len(sizes), dtype=np.int64))
 
-    def changed(hold: Hold) -> Counts:
+    def changed(hold: Hold) -> Sizes:
         return int(np.sign(hold.num_bytes)) * number[cuda_block_bytes(abs(hold.num_bytes))]
 
     most = np.zeros(len(sizes), dtype=np.int64)
@@ -215,9 +214,8 @@ def most_reserved_bytes(tensors: RankTensors) -> int:
         if course.ops:
             most = np.maximum(most, there + course.during.max(axis=0))
     peaks = Counter(dict(zip(sizes, most.tolist(), strict=True)))
-    always = (tensors.parameters_bytes, tensors.gradients_bytes, tensors.state_bytes, tensors.inputs_bytes,
-              tensors.buckets_bytes)  # fmt: skip
-    peaks.update(cuda_block_bytes(size) for kind in always for size in kind)
+    always = (*tensors.parameters_bytes, *tensors.gradients_bytes, *tensors.state_bytes, *tensors.inputs_bytes)
+    peaks.update(map(cuda_block_bytes, (*always, *tensors.buckets_bytes)))
     small = sum(size * count for size, count in peaks.items() if size <= SMALL_BYTES)
     middle = sum(size * count for size, count in peaks.items() if SMALL_BYTES < size < LARGE_BYTES)
     large = sum(up_to(size, LARGE_STEP_BYTES) * count for size, count in peaks.items() if size >= LARGE_BYTES)
@@ -234,11 +232,10 @@ def _sizes(pair: Pair) -> Iterable[int]:
 # What a rank holds over the time of a step, part by part: where the peak comes from and how long it lasts.
 
 MOST_POINTS = 400  # of a timeline: a picture is not wider
-Levels = npt.NDArray[np.int64]
 PARTS = {ASKED: Part.ACTIVATIONS, KEPT: Part.GRADIENTS, GATHERED: Part.GATHERED, SENT: Part.TEMPORARY}
 
 
-def timeline(time_us: npt.NDArray[np.float64], parts_bytes: Mapping[Part, Levels]) -> Timeline:
+def timeline(time_us: npt.NDArray[np.float64], parts_bytes: Mapping[Part, Sizes]) -> Timeline:
     """Of many points [n], ascending, those with most in their stretch of time; parts that hold nothing are left out."""
     known = {part: levels for part, levels in parts_bytes.items() if levels.any()}
     if not len(time_us) or not known:
@@ -258,13 +255,7 @@ def timeline(time_us: npt.NDArray[np.float64], parts_bytes: Mapping[Part, Levels
 
 
 def planned_timeline(tensors: RankTensors, ops: Sequence[str], start_us: Sequence[float]) -> Timeline:
-    """Of one rank of a plan.
-
-    Args:
-        tensors: of the rank.
-        ops: names of its kernels in order of the program.
-        start_us: when each begins.
-    """
+    """Of one rank of a plan, whose kernels `ops`, in order of the program, begin at `start_us`."""
     walk = list(walked(tensors, in_blocks(cuda_block_bytes), change_of))
     uses = [op for _, course in walk for op in course.ops]
     levels = np.concatenate([there + course.during for there, course in walk] or [np.zeros((0, 5), dtype=np.int64)])

@@ -46,7 +46,6 @@ _FOREACH = "aten::_foreach_"
 _KEPT = ("aten::mul_", "aten::lerp_")
 _ADDED = ("aten::add_", "aten::addcdiv_")
 
-
 WEIGHTS, GRADIENTS, STATE = "weights", "gradients", "optimizer state"
 TABLES = "weights of embedding tables that their lookup updates"
 _UPDATES_TABLES = "split_embedding_backward"  # of fbgemm: tables are no parameters of any optimizer
@@ -232,14 +231,8 @@ def cached_peaks(
 ) -> tuple[PeakMemory, ...] | None:  # fmt: skip
     """`peak_memory`, kept in a folder from one prediction of a trace to the next; None: the trace has no shapes.
 
-    Args:
-        read: reads the trace, where the folder lacks the result.
-        folder: None keeps nothing.
-        fingerprint: of the trace and of the code that reads it.
-        batches_held: of `peak_memory`, and so are the others.
-        step: name of its mark.
-        variant: the program.
-        on_gpu: where.
+    `read` reads the trace, where `folder` (None keeps nothing) lacks the result; `fingerprint` is of the trace and of
+    the code that reads it; the others are those of `peak_memory`.
     """
     key = f"{code_of('memory')} {version('torch')} {fingerprint} {batches_held} {step} {variant} {on_gpu}"
     path = None if folder is None else folder / f"peaks-{hashlib.sha256(key.encode()).hexdigest()[:24]}.json"

@@ -62,7 +62,6 @@ class Placed:
 
 Placement = tuple[Placed, ...]  # one per table, in the order of the tables
 
-
 DTYPES = ("float32", "float16", "bfloat16")
 MOST_RANKS = 4096
 COLUMN_MULTIPLE = 4  # fbgemm's batched tables take columns in multiples of four (split_table_batched_embeddings_ops)

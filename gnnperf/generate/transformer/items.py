@@ -171,15 +171,9 @@ def op(
     of_weights: bool = False,
 ) -> Op:  # fmt: skip
     """An op from its arguments."""
-    return Op(
-        name,
-        json.dumps([_shape(a) for a in arguments]),
-        json.dumps([PROFILER_NAME[a.dtype] if isinstance(a, Tensor) else "" for a in arguments]),
-        None if values is None else json.dumps(values),
-        phase,
-        lane,
-        of_weights,
-    )
+    types = json.dumps([PROFILER_NAME[a.dtype] if isinstance(a, Tensor) else "" for a in arguments])
+    texts = None if values is None else json.dumps(values)
+    return Op(name, json.dumps([_shape(a) for a in arguments]), types, texts, phase, lane, of_weights)
 
 
 def used(item: Op | Transfer, takes: str = "", **makes: Tensor | int) -> tuple[Line, ...]:
@@ -226,8 +220,6 @@ def _shape(argument: Argument) -> object:
 #
 # To the drives the device's bytes go through pinned memory of the host (DeepSpeed's asynchronous I/O, csrc/aio); both
 # ways of a link and of a drive run at the same time.
-
-# What leaves the device between its uses, and where it goes.
 
 
 class Store(StrEnum):

@@ -27,7 +27,7 @@ from gnnperf.generate.transformer.sizes import layers_of
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """Items one after the other: what a pass does at one unit of the model; equal runs and equal items are one object."""
+    """Items one after the other: what a pass does at a unit of the model; equal runs and equal items are one object."""
 
     items: tuple[Item, ...]  # in the order of the program; views, which launch nothing, included
 
@@ -130,19 +130,15 @@ def _classes(plan: TransformerPlan, kinds: Sequence[PassKind]) -> tuple[dict[Cla
         turns = (kind.each.chunk, kind.stage in (0, stages - 1)) if order.pipeline.there_and_back else None
         layers = plan.layers_of_part(part)
         experts = None if plan.experts is None else tuple(map(plan.has_experts, layers))
-        flags = _flags(plan, kind, 0 < part < stages)
+        fills = kind.final and kind.each.backward and _of_sums(plan) is not None
+        flags = (False, True, 0 < part < stages) if fills else None
+        if plan.sharding.reduces_every_pass:
+            flags = kind.first, kind.final, 0 < part < stages
         ends = part == 0, part == order.parts - 1, turns
         classes.append(Class(len(layers), experts, kind.each.backward, kind.each.gradient, ends, flags))
         result.setdefault(classes[-1], kind)
     place = {one: i for i, one in enumerate(result)}
     return result, tuple(place[one] for one in classes)
-
-
-def _flags(plan: TransformerPlan, kind: PassKind, between: bool) -> tuple[bool, ...] | None:
-    if plan.sharding.reduces_every_pass:
-        return kind.first, kind.final, between
-    fills = kind.final and kind.each.backward and _of_sums(plan) is not None
-    return (False, True, between) if fills else None
 
 
 def _of_units(plan: TransformerPlan) -> Hashable:

@@ -127,7 +127,6 @@ def _transfer(point: CommPoint, group: dist.ProcessGroup) -> Transfer:
 
 # How GPUs are joined: the matrix of `nvidia-smi topo -m`, and who can reach whose memory.
 
-
 TIMEOUT_S = 30.0
 GPU = re.compile(r"GPU(\d+)")
 STYLE = re.compile(r"\x1b\[[0-9;]*m")  # nvidia-smi underlines its header

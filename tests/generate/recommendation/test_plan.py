@@ -9,18 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnnperf.core.errors import InputError
+from gnnperf.generate import Optimizer, Placed, RecommendationPlan, Split, Table, Travel, part_of, parts_of
 from gnnperf.generate.recommendation.lookups import even_bytes, summed_width, vector_bytes, widths
-from gnnperf.generate.recommendation.plan import (
-    Optimizer,
-    Placed,
-    RecommendationPlan,
-    Recommender,
-    Split,
-    Table,
-    Travel,
-    part_of,
-    parts_of,
-)
+from gnnperf.generate.recommendation.plan import Recommender
 from gnnperf.generate.recommendation.read import largest_first, placement_as_written, recommendation_from
 from tests.generate.recommendation.plans import TABLES, mixed, model, on, over, plan
 

@@ -4,18 +4,11 @@ import numpy as np
 import pytest
 
 from gnnperf.core.schema import NodeType, Phase, Relation
+from gnnperf.generate import Parallelism, Recompute, Schedule, TransformerPlan
 from gnnperf.generate.transformer.build import build_plan
 from gnnperf.generate.transformer.items import Group, HostWait, Placed, Transfer, op
 from gnnperf.generate.transformer.memory import one_per_stage
-from gnnperf.generate.transformer.plan import (
-    Parallelism,
-    Pipeline,
-    Recompute,
-    Reduction,
-    Schedule,
-    Transformer,
-    TransformerPlan,
-)
+from gnnperf.generate.transformer.plan import Pipeline, Reduction, Transformer
 from gnnperf.generate.transformer.rank_nodes import rank_nodes
 from gnnperf.generate.transformer.sizes import layer_parameters, stage_count
 from gnnperf.graph.execution_graph import ExecutionGraph

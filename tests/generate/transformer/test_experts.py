@@ -8,19 +8,11 @@ import numpy as np
 import pytest
 
 from gnnperf.core.errors import InputError
-from gnnperf.generate import build_graph_of, drawn_graphs, rank_tensors
+from gnnperf.generate import Schedule, Sharded, Sharding, TransformerPlan, build_graph_of, drawn_graphs, rank_tensors
 from gnnperf.generate.transformer.block import Experts
 from gnnperf.generate.transformer.build import build_plan
 from gnnperf.generate.transformer.memory import misplaced_groups
-from gnnperf.generate.transformer.plan import (
-    Parallelism,
-    Recompute,
-    Reduction,
-    Schedule,
-    Sharded,
-    Sharding,
-    TransformerPlan,
-)
+from gnnperf.generate.transformer.plan import Parallelism, Recompute, Reduction
 from gnnperf.generate.transformer.routing import chosen_shares, drawn_loads, with_load
 from gnnperf.generate.transformer.sizes import expert_layer_parameters, stage_count
 from tests.generate.transformer.plans import product_flops, transfers

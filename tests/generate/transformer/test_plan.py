@@ -7,19 +7,12 @@ import numpy as np
 import pytest
 
 from gnnperf.core.errors import InputError
+from gnnperf.generate import Parallelism, Schedule, Sharding, TransformerPlan
 from gnnperf.generate.transformer.build import build_plan
 from gnnperf.generate.transformer.flops import step_work_of
 from gnnperf.generate.transformer.lengths import drawn_steps, with_sequence
 from gnnperf.generate.transformer.memory import misplaced_groups
-from gnnperf.generate.transformer.plan import (
-    Lengths,
-    Parallelism,
-    Pipeline,
-    Schedule,
-    Sharding,
-    Transformer,
-    TransformerPlan,
-)
+from gnnperf.generate.transformer.plan import Lengths, Pipeline, Transformer
 from gnnperf.generate.transformer.read import plan_from
 from tests.generate.transformer.plans import MODEL, step_us
 
