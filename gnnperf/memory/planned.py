@@ -45,6 +45,7 @@ def up_to(num_bytes: int, unit_bytes: int) -> int:
 # and of messages.
 ASKED, KEPT, BLOCKS, GATHERED, SENT = range(5)
 Sizes = npt.NDArray[np.int64]
+Life = tuple[int, int | None, int | None]  # bytes, op that makes it, op after which it goes; None: a neighbor does it
 Counted = Callable[[int, bool], Sizes]  # bytes of a tensor, whether it is a gradient that stays -> [columns]
 
 
@@ -112,15 +113,10 @@ def walked(
         there = there + course.net
 
 
-def lives(pair: Pair) -> Iterable[tuple[int, int | None, int | None]]:
-    """(bytes, op that makes it, op after which it is gone) of every tensor; None: a neighbor does it.
-
-    Ops are numbered through forward, backward and the second part of a backward pass.
-    """
+def lives(pair: Pair) -> Iterable[Life]:
+    """Of every tensor. Ops are numbered through forward, backward and the second part of a backward pass."""
     uses, border = (*pair.forward, *pair.backward, *pair.weights), len(pair.forward)
-    open_: dict[str, tuple[int, int | None, int | None]] = {
-        name: (num_bytes, None, None) for name, num_bytes in pair.enters.items()
-    }
+    open_: dict[str, Life] = {name: (num_bytes, None, None) for name, num_bytes in pair.enters.items()}
     for place, each in enumerate(uses):
         for name in each.takes:
             num_bytes, made, _ = open_[name]
@@ -133,7 +129,7 @@ def lives(pair: Pair) -> Iterable[tuple[int, int | None, int | None]]:
         yield _closed(name, life, border)
 
 
-def _closed(name: str, life: tuple[int, int | None, int | None], border: int) -> tuple[int, int | None, int | None]:
+def _closed(name: str, life: Life, border: int) -> Life:
     """A tensor that no op takes goes where it was made; what leaves stays for a neighbor."""
     num_bytes, made, last = life
     assert made is not None or last is not None, f"no op takes {name}"
@@ -246,9 +242,8 @@ def timeline(time_us: npt.NDArray[np.float64], parts_bytes: Mapping[Part, Sizes]
         bins = np.minimum(((time_us - time_us[0]) / span * MOST_POINTS).astype(np.int64), MOST_POINTS - 1)
         order = np.lexsort((np.sum(list(known.values()), axis=0), bins))
         chosen = np.sort(order[np.append(np.flatnonzero(np.diff(bins[order])), len(order) - 1)])  # the largest of each
-    return Timeline(
-        tuple(time_us[chosen].tolist()), {part: tuple(levels[chosen].tolist()) for part, levels in known.items()}
-    )
+    parts = {part: tuple(levels[chosen].tolist()) for part, levels in known.items()}
+    return Timeline(tuple(time_us[chosen].tolist()), parts)
 
 
 # A plan's ops in order, and when the schedule runs them.

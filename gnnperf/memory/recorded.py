@@ -82,9 +82,7 @@ def held(calls: Sequence[Call], with_gradient: Sequence[TensorSlot]) -> Held:
     return Held(tuple(parameters), tuple(state), tuple(unknown), bool(parameters) and not unknown)
 
 
-def _foreach(
-    calls: Sequence[Call], with_gradient: Sequence[TensorSlot]
-) -> tuple[list[TensorSlot], list[TensorSlot]]:  # fmt: skip
+def _foreach(calls: Sequence[Call], with_gradient: Sequence[TensorSlot]) -> tuple[list[TensorSlot], list[TensorSlot]]:
     """Parameters and state of optimizers that go through lists, torch's default on GPUs.
 
     Adam divides into parameters, moves its first moment and adds squares to its second; SGD multiplies its momentum and
@@ -151,9 +149,7 @@ def timeline_of(stays: Sequence[Stay], begin_ns: int, end_ns: int) -> Timeline:
         own = [s for s in stays if s.part is part]
         sizes = np.array([s.num_bytes for s in own], dtype=np.int64)
         levels = np.zeros(len(times), dtype=np.int64)
-        for ends_ns, sign, side in (
-            ([s.from_ns for s in own], 1, "right"), ([s.to_ns for s in own], -1, "left"),
-        ):  # fmt: skip
+        for ends_ns, sign, side in (([s.from_ns for s in own], 1, "right"), ([s.to_ns for s in own], -1, "left")):
             order = np.argsort(ends_ns, kind="stable")
             summed = np.append(0, sizes[order].cumsum())
             levels += sign * summed[np.searchsorted(np.array(ends_ns)[order], times, side=side)]  # type: ignore[call-overload]

@@ -90,11 +90,9 @@ class Surrogate:
         if state.per_rank[MEMORY].max() > self.problem.capacity_bytes:
             return np.inf, np.inf
         work = state.per_rank[LOOKED_UP] + state.per_rank[ARRANGE] + state.per_rank[UPDATED]  # [ranks]
-        elements = state.per_rank[ELEMENTS]
-        uneven = (
-            np.square(work / max(work.mean(), 1e-9)).mean() + np.square(elements / max(elements.mean(), 1e-9)).mean()
-        )
-        return self.step_us(state), float(uneven)
+        rows = work, state.per_rank[ELEMENTS]
+        uneven = sum(float(np.square(row / max(row.mean(), 1e-9)).mean()) for row in rows)
+        return self.step_us(state), uneven
 
     def step_us(self, state: State) -> float:
         """Of a placement that fits."""

@@ -44,9 +44,8 @@ def test_detected_placements_are_never_worse_than_greedy_ones() -> None:
 
 def test_any_price_ranks() -> None:
     """A price that only counts tables on rank 0, as a recorded graph's edit would be another one."""
-    placements: list[Placement] = [
-        tuple(Placed(Split.TABLE, (r,)) for r in ranks) for ranks in product((0, 1), repeat=2)
-    ]
+    pairs = product((0, 1), repeat=2)
+    placements: list[Placement] = [tuple(Placed(Split.TABLE, (r,)) for r in ranks) for ranks in pairs]
 
     def on_zero(placement: Placement) -> float:
         return float(sum(placed.ranks == (0,) for placed in placement))

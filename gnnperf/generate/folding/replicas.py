@@ -54,11 +54,7 @@ def find_replicas(graph: ExecutionGraph, count: int | None) -> Replicas:
     """The data-parallel groups.
 
     The kind that sums gradients: most bytes of sums after the forward pass. What sums or sends as much within it
-    belongs to layers (tensor, pipeline).
-
-    Args:
-        graph: with collectives.
-        count: ranks of a data-parallel group; None: found.
+    belongs to layers (tensor, pipeline). `count`: ranks of a data-parallel group; None: found.
 
     Raises:
         InputError: no group, or nothing shows which.

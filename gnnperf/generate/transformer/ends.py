@@ -21,9 +21,8 @@ def embedding_forward(plan: TransformerPlan) -> Lines:
     """Tokens and positions to activations. Both are of a micro-batch, and there until it has come back."""
     s, learned, ids_bytes = sizes(plan), plan.block.positions is Positions.LEARNED, sizes(plan).tokens * INDEX_BYTES
     words = op("aten::embedding", F, s.half(plan.vocabulary_per_rank, s.hidden), _ids(s))
-    result: list[Line] = [
-        use("data", tokens=ids_bytes, positions=ids_bytes) if learned else use("data", tokens=ids_bytes)
-    ]
+    ids = ("tokens", "positions") if learned else ("tokens",)
+    result: list[Line] = [use("data", "", **dict.fromkeys(ids, ids_bytes))]
     result += [*used(words, "tokens", words=s.x), *layer.out_of_products(plan, F, "words")]
     out, mask = layer.part(plan, "words"), Tensor(s.stream.shape, "bool")
     if learned:

@@ -88,9 +88,7 @@ def group_size(group: Group, ways: Parallelism) -> int:
     return extents(ways).get(group, (2, 0))[0]
 
 
-def transfer_rows(
-    transfers: Sequence[Transfer], places: Sequence[tuple[int, int]], ways: Parallelism
-) -> pd.DataFrame:  # fmt: skip
+def transfer_rows(transfers: Sequence[Transfer], places: Sequence[tuple[int, int]], ways: Parallelism) -> pd.DataFrame:
     """[num_transfers] nodes of what ranks exchange; `places`: lowest rank of each group and distance of neighbors."""
     direct = [t.kind in ("send", "recv") for t in transfers]
     both = list(zip(transfers, direct, strict=True))

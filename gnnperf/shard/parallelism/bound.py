@@ -85,9 +85,8 @@ class _Kernels:
             rows = generate.item_table(new, replace(ways, pipeline=1))
             us = self.us(rows)
             own = rows.stage < 0
-            both = [
-                np.bincount(rows.item[own & side], us[own & side], len(new)) for side in (~rows.on_host, rows.on_host)
-            ]
+            sides = (own & ~rows.on_host, own & rows.on_host)
+            both = [np.bincount(rows.item[side], us[side], len(new)) for side in sides]
             self._known |= zip(new, zip(*(column.tolist() for column in both), strict=True), strict=True)
         return np.array([self._known[item] for item in items])
 

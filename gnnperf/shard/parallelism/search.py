@@ -143,9 +143,8 @@ class _Search:
                 if not self._fits(i, self.problem.capacity_bytes):
                     continue
                 cost = layer_passes(self.plans[i])
-                if self.options and (
-                    len(self.options) >= self.effort.judged or spent + cost > self.effort.layer_passes
-                ):
+                is_spent = len(self.options) >= self.effort.judged or spent + cost > self.effort.layer_passes
+                if self.options and is_spent:
                     return float(self.value[i])
                 self._judge(i)
                 best, spent = min(best, self._value_of(i)), spent + cost

@@ -80,9 +80,8 @@ def test_buckets_of_a_sharded_optimizer_are_reduce_scattered() -> None:
     plan = sharded(Sharded.OPTIMIZER, reduction=Reduction.BUCKETS, bucket_bytes=1.0)
     result = transfers(build_plan(plan))
     assert result["reduce_scatter", layer_parameters(plan) * 2.0, REPLICAS] == 4
-    assert sum(size * n for (kind, size, _), n in result.items() if kind == "reduce_scatter") == (
-        stage_count(plan, 0).total * 2.0
-    )
+    scattered = sum(size * n for (kind, size, _), n in result.items() if kind == "reduce_scatter")
+    assert scattered == stage_count(plan, 0).total * 2.0
 
 
 def test_a_rank_updates_its_part() -> None:
@@ -252,8 +251,7 @@ def test_slow_drives_hold_the_host_back() -> None:
     plan = offloaded(Offload(optimizer=Store.NVME))
     own = stage_count(plan, 0).total
     rates = {HOST_ADAM: 40.0 / (own * 30.0), FROM_STORAGE: 100.0 / (own * 12.0)}
-    result = with_times(build_plan(plan), {}, {}, rates)
-    assert result == pytest.approx(4 * 25.0 + 10.0, rel=1e-5)
+    assert with_times(build_plan(plan), {}, {}, rates) == pytest.approx(4 * 25.0 + 10.0, rel=1e-5)
 
 
 def test_the_host_is_priced_by_its_memory() -> None:

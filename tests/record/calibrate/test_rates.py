@@ -45,9 +45,8 @@ def test_device_time_is_preferred_to_host_time():
 
 def test_memory_and_cache_bandwidth_are_retained_apart():
     small, large = next(iter(streams(1000))), next(iter(streams(100_000)))  # copies move twice that
-    results = bandwidths(
-        [result(small, 1.0), result(small, 2.0, Cache.FLUSHED), result(large, 400.0, Cache.FLUSHED)], 10_000
-    )
+    given = [result(small, 1.0), result(small, 2.0, Cache.FLUSHED), result(large, 400.0, Cache.FLUSHED)]
+    results = bandwidths(given, 10_000)
     assert {name: rate.value for name, rate in results.items()} == pytest.approx({"copy_in_cache": 2e9, "copy": 5e8})
 
 
