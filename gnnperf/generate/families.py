@@ -29,7 +29,7 @@ def read_plan(raw: Mapping[str, Any], where: str) -> Plan:
     """The plan of a mapping; its sections tell which family it is.
 
     Raises:
-        InputError: an unknown or missing key, a wrong type, a value that cannot be.
+        InputError: an unknown or missing key, a wrong type, a value that cannot be, settings that do not go together.
     """
     require_numbers(raw, where)
     if is_recommendation(raw):

@@ -30,18 +30,13 @@ class Use:
 
 @dataclass(frozen=True)
 class Pair:
-    """A stretch of a program, forward and backward; tensors pass to the next stretch as in LEAVES.
+    """A stretch of a program, forward and backward; tensors pass to the next stretch as in LEAVES."""
 
-    Attributes:
-        forward, backward: in order.
-        enters: x and dy, those that come from a neighbor -> bytes.
-        weights: what follows the backward pass later, where that has two parts.
-    """
-
+    # forward, backward: in order
     forward: tuple[Use, ...]
     backward: tuple[Use, ...]
-    enters: dict[str, int] = field(default_factory=dict)
-    weights: tuple[Use, ...] = ()
+    enters: dict[str, int] = field(default_factory=dict)  # x and dy, those that come from a neighbor -> bytes
+    weights: tuple[Use, ...] = ()  # what follows the backward pass later, where that has two parts
 
     def split(self) -> Pair:
         """The same with a backward pass in two parts: gradients of inputs, then of weights."""
@@ -78,25 +73,17 @@ class Hold:
 
 @dataclass(frozen=True)
 class RankTensors:
-    """All memory of one rank of a plan.
+    """All memory of one rank of a plan."""
 
-    Attributes:
-        rank: of those that hold the same, the first.
-        parameters_bytes, gradients_bytes, state_bytes: held all the time, one number per tensor.
-        inputs_bytes: the same of data and buffers of the model.
-        buckets_bytes: the same of DDP's copies of gradients.
-        stretches: of the step, in order, with what comes and goes between them.
-        assumed: sentences: what the account takes for granted.
-    """
-
-    rank: int
+    rank: int  # of those that hold the same, the first
+    # parameters_bytes, gradients_bytes, state_bytes: held all the time, one number per tensor
     parameters_bytes: tuple[int, ...]
     gradients_bytes: tuple[int, ...]
     state_bytes: tuple[int, ...]
-    stretches: tuple[Stretch | Hold, ...]
-    inputs_bytes: tuple[int, ...] = ()
-    buckets_bytes: tuple[int, ...] = ()
-    assumed: tuple[str, ...] = ()
+    stretches: tuple[Stretch | Hold, ...]  # of the step, in order, with what comes and goes between them
+    inputs_bytes: tuple[int, ...] = ()  # the same of data and buffers of the model
+    buckets_bytes: tuple[int, ...] = ()  # the same of DDP's copies of gradients
+    assumed: tuple[str, ...] = ()  # sentences: what the account takes for granted
 
 
 def use(op: str, takes: str = "", **makes: int) -> Use:

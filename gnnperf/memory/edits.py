@@ -8,32 +8,14 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import cast
 
+from gnnperf import whatif
 from gnnperf.core import OpFamily, Phase
 from gnnperf.generate import Argument, Shape
 from gnnperf.graph import ExecutionGraph, lookup
 from gnnperf.memory.given import Variant
 from gnnperf.memory.step_calls import Call
 from gnnperf.memory.storages import Slot, TensorSlot, with_tensors
-from gnnperf.whatif import (
-    Batch,
-    Block,
-    ChangeCluster,
-    ChangeDevice,
-    ChangeDtype,
-    ChangeLink,
-    DeclarePause,
-    Edit,
-    InputStall,
-    OpLatency,
-    ResizeTables,
-    ScaleBatch,
-    ScaleSequence,
-    Straggler,
-    find_batch,
-    grown,
-    op_of,
-    scale_call,
-)
+from gnnperf.whatif import Batch, ChangeDtype, Edit, ScaleBatch, find_batch, grown, op_of, scale_call
 
 # The step in another dtype: by autocast (parameters stay, products take copies of them), or all of it.
 #
@@ -90,8 +72,9 @@ class AllCast(Variant):
 
 
 MIXED = "mixed"  # of ChangeDtype's scopes: autocast
-TIME_ONLY = (OpLatency, InputStall, Straggler, DeclarePause, Block, ChangeLink, ChangeCluster, ChangeDevice)
-RESIZES = (ScaleSequence, ResizeTables)  # tensors, in a way that no variant has
+TIME_ONLY = (whatif.OpLatency, whatif.InputStall, whatif.Straggler, whatif.DeclarePause, whatif.Block,
+             whatif.ChangeLink, whatif.ChangeCluster, whatif.ChangeDevice)  # fmt: skip
+RESIZES = (whatif.ScaleSequence, whatif.ResizeTables)  # tensors, in a way that no variant has
 SAME_OPS = "whether another batch makes the program keep other tensors: it is taken to make the same ones"
 
 
@@ -105,19 +88,12 @@ class MemoryEdits:
 
 
 def memory_edits(graph: ExecutionGraph, edits: Sequence[Edit], *, on_gpu: bool) -> MemoryEdits:
-    """The variant with another batch or dtype; edits of time by itself change nothing, all others are left out.
-
-    Args:
-        graph: of the step, unedited.
-        edits: in order.
-        on_gpu: where the step runs.
+    """The variant of an unedited step with another batch or dtype; edits of time change nothing, others are left out.
 
     Raises:
         InputError: nothing shows which sizes are batch.
     """
-    factor = 1.0
-    for edit in edits:
-        factor *= edit.factor if isinstance(edit, ScaleBatch) else 1.0
+    factor = prod(edit.factor for edit in edits if isinstance(edit, ScaleBatch))
     known = (*TIME_ONLY, ScaleBatch, ChangeDtype)
     left_out = tuple(edit for edit in edits if not isinstance(edit, known))
     if any(isinstance(edit, RESIZES) for edit in edits):

@@ -216,9 +216,8 @@ class Lifetimes:
     ) -> tuple[list[Storage], list[TensorSlot]]:
         """Copies in another dtype, where the variant makes them: of a parameter one, of data each time one."""
         given: list[Name] = []
-        for storage, before, tensor, to in zip(
-            storages, recorded, actual, self.variant.casts(call, actual), strict=True
-        ):
+        casts = self.variant.casts(call, actual)
+        for storage, before, tensor, to in zip(storages, recorded, actual, casts, strict=True):
             result = self._copies.get(storage.number) if to else Name(storage, before.dtype, tensor, in_backward=False)
             if result is None or result.actual.shape != tensor.shape:
                 copy = replace(tensor, dtype=to)

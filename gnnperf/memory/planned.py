@@ -45,6 +45,7 @@ def up_to(num_bytes: int, unit_bytes: int) -> int:
 # and of messages.
 ASKED, KEPT, BLOCKS, GATHERED, SENT = range(5)
 Sizes = npt.NDArray[np.int64]
+Life = tuple[int, int | None, int | None]  # bytes, op that makes it, op after which it goes; None: a neighbor does it
 Counted = Callable[[int, bool], Sizes]  # bytes of a tensor, whether it is a gradient that stays -> [columns]
 
 
@@ -112,15 +113,10 @@ def walked(
         there = there + course.net
 
 
-def lives(pair: Pair) -> Iterable[tuple[int, int | None, int | None]]:
-    """(bytes, op that makes it, op after which it is gone) of every tensor; None: a neighbor does it.
-
-    Ops are numbered through forward, backward and the second part of a backward pass.
-    """
+def lives(pair: Pair) -> Iterable[Life]:
+    """Of every tensor. Ops are numbered through forward, backward and the second part of a backward pass."""
     uses, border = (*pair.forward, *pair.backward, *pair.weights), len(pair.forward)
-    open_: dict[str, tuple[int, int | None, int | None]] = {
-        name: (num_bytes, None, None) for name, num_bytes in pair.enters.items()
-    }
+    open_: dict[str, Life] = {name: (num_bytes, None, None) for name, num_bytes in pair.enters.items()}
     for place, each in enumerate(uses):
         for name in each.takes:
             num_bytes, made, _ = open_[name]
@@ -133,7 +129,7 @@ def lives(pair: Pair) -> Iterable[tuple[int, int | None, int | None]]:
         yield _closed(name, life, border)
 
 
-def _closed(name: str, life: tuple[int, int | None, int | None], border: int) -> tuple[int, int | None, int | None]:
+def _closed(name: str, life: Life, border: int) -> Life:
     """A tensor that no op takes goes where it was made; what leaves stays for a neighbor."""
     num_bytes, made, last = life
     assert made is not None or last is not None, f"no op takes {name}"
@@ -194,7 +190,6 @@ def change_of(hold: Hold) -> Sizes:
 MEBIBYTE = 1 << 20
 SMALL_BYTES, LARGE_BYTES, LARGE_STEP_BYTES = 1 * MEBIBYTE, 10 * MEBIBYTE, 2 * MEBIBYTE
 SMALL_SEGMENT_BYTES, MIDDLE_SEGMENT_BYTES = 2 * MEBIBYTE, 20 * MEBIBYTE
-Counts = npt.NDArray[np.int64]
 
 
 def most_reserved_bytes(tensors: RankTensors) -> int:
@@ -204,10 +199,10 @@ def most_reserved_bytes(tensors: RankTensors) -> int:
     sizes = sorted(holds | {size for pair in pairs.values() for size in _sizes(pair)})
     number = dict(zip(sizes, np.eye(len(sizes), dtype=np.int64), strict=True))  # of blocks of each size
 
-    def counted(num_bytes: int, _: bool) -> Counts:
+    def counted(num_bytes: int, _: bool) -> Sizes:
         return number.get(cuda_block_bytes(num_bytes), np.zeros(len(sizes), dtype=np.int64))
 
-    def changed(hold: Hold) -> Counts:
+    def changed(hold: Hold) -> Sizes:
         return int(np.sign(hold.num_bytes)) * number[cuda_block_bytes(abs(hold.num_bytes))]
 
     most = np.zeros(len(sizes), dtype=np.int64)
@@ -215,9 +210,8 @@ def most_reserved_bytes(tensors: RankTensors) -> int:
         if course.ops:
             most = np.maximum(most, there + course.during.max(axis=0))
     peaks = Counter(dict(zip(sizes, most.tolist(), strict=True)))
-    always = (tensors.parameters_bytes, tensors.gradients_bytes, tensors.state_bytes, tensors.inputs_bytes,
-              tensors.buckets_bytes)  # fmt: skip
-    peaks.update(cuda_block_bytes(size) for kind in always for size in kind)
+    always = (*tensors.parameters_bytes, *tensors.gradients_bytes, *tensors.state_bytes, *tensors.inputs_bytes)
+    peaks.update(map(cuda_block_bytes, (*always, *tensors.buckets_bytes)))
     small = sum(size * count for size, count in peaks.items() if size <= SMALL_BYTES)
     middle = sum(size * count for size, count in peaks.items() if SMALL_BYTES < size < LARGE_BYTES)
     large = sum(up_to(size, LARGE_STEP_BYTES) * count for size, count in peaks.items() if size >= LARGE_BYTES)
@@ -234,11 +228,10 @@ def _sizes(pair: Pair) -> Iterable[int]:
 # What a rank holds over the time of a step, part by part: where the peak comes from and how long it lasts.
 
 MOST_POINTS = 400  # of a timeline: a picture is not wider
-Levels = npt.NDArray[np.int64]
 PARTS = {ASKED: Part.ACTIVATIONS, KEPT: Part.GRADIENTS, GATHERED: Part.GATHERED, SENT: Part.TEMPORARY}
 
 
-def timeline(time_us: npt.NDArray[np.float64], parts_bytes: Mapping[Part, Levels]) -> Timeline:
+def timeline(time_us: npt.NDArray[np.float64], parts_bytes: Mapping[Part, Sizes]) -> Timeline:
     """Of many points [n], ascending, those with most in their stretch of time; parts that hold nothing are left out."""
     known = {part: levels for part, levels in parts_bytes.items() if levels.any()}
     if not len(time_us) or not known:
@@ -249,22 +242,15 @@ def timeline(time_us: npt.NDArray[np.float64], parts_bytes: Mapping[Part, Levels
         bins = np.minimum(((time_us - time_us[0]) / span * MOST_POINTS).astype(np.int64), MOST_POINTS - 1)
         order = np.lexsort((np.sum(list(known.values()), axis=0), bins))
         chosen = np.sort(order[np.append(np.flatnonzero(np.diff(bins[order])), len(order) - 1)])  # the largest of each
-    return Timeline(
-        tuple(time_us[chosen].tolist()), {part: tuple(levels[chosen].tolist()) for part, levels in known.items()}
-    )
+    parts = {part: tuple(levels[chosen].tolist()) for part, levels in known.items()}
+    return Timeline(tuple(time_us[chosen].tolist()), parts)
 
 
 # A plan's ops in order, and when the schedule runs them.
 
 
 def planned_timeline(tensors: RankTensors, ops: Sequence[str], start_us: Sequence[float]) -> Timeline:
-    """Of one rank of a plan.
-
-    Args:
-        tensors: of the rank.
-        ops: names of its kernels in order of the program.
-        start_us: when each begins.
-    """
+    """Of one rank of a plan, whose kernels `ops`, in order of the program, begin at `start_us`."""
     walk = list(walked(tensors, in_blocks(cuda_block_bytes), change_of))
     uses = [op for _, course in walk for op in course.ops]
     levels = np.concatenate([there + course.during for there, course in walk] or [np.zeros((0, 5), dtype=np.int64)])

@@ -46,7 +46,6 @@ _FOREACH = "aten::_foreach_"
 _KEPT = ("aten::mul_", "aten::lerp_")
 _ADDED = ("aten::add_", "aten::addcdiv_")
 
-
 WEIGHTS, GRADIENTS, STATE = "weights", "gradients", "optimizer state"
 TABLES = "weights of embedding tables that their lookup updates"
 _UPDATES_TABLES = "split_embedding_backward"  # of fbgemm: tables are no parameters of any optimizer
@@ -83,9 +82,7 @@ def held(calls: Sequence[Call], with_gradient: Sequence[TensorSlot]) -> Held:
     return Held(tuple(parameters), tuple(state), tuple(unknown), bool(parameters) and not unknown)
 
 
-def _foreach(
-    calls: Sequence[Call], with_gradient: Sequence[TensorSlot]
-) -> tuple[list[TensorSlot], list[TensorSlot]]:  # fmt: skip
+def _foreach(calls: Sequence[Call], with_gradient: Sequence[TensorSlot]) -> tuple[list[TensorSlot], list[TensorSlot]]:
     """Parameters and state of optimizers that go through lists, torch's default on GPUs.
 
     Adam divides into parameters, moves its first moment and adds squares to its second; SGD multiplies its momentum and
@@ -152,9 +149,7 @@ def timeline_of(stays: Sequence[Stay], begin_ns: int, end_ns: int) -> Timeline:
         own = [s for s in stays if s.part is part]
         sizes = np.array([s.num_bytes for s in own], dtype=np.int64)
         levels = np.zeros(len(times), dtype=np.int64)
-        for ends_ns, sign, side in (
-            ([s.from_ns for s in own], 1, "right"), ([s.to_ns for s in own], -1, "left"),
-        ):  # fmt: skip
+        for ends_ns, sign, side in (([s.from_ns for s in own], 1, "right"), ([s.to_ns for s in own], -1, "left")):
             order = np.argsort(ends_ns, kind="stable")
             summed = np.append(0, sizes[order].cumsum())
             levels += sign * summed[np.searchsorted(np.array(ends_ns)[order], times, side=side)]  # type: ignore[call-overload]
@@ -232,14 +227,8 @@ def cached_peaks(
 ) -> tuple[PeakMemory, ...] | None:  # fmt: skip
     """`peak_memory`, kept in a folder from one prediction of a trace to the next; None: the trace has no shapes.
 
-    Args:
-        read: reads the trace, where the folder lacks the result.
-        folder: None keeps nothing.
-        fingerprint: of the trace and of the code that reads it.
-        batches_held: of `peak_memory`, and so are the others.
-        step: name of its mark.
-        variant: the program.
-        on_gpu: where.
+    `read` reads the trace, where `folder` (None keeps nothing) lacks the result; `fingerprint` is of the trace and of
+    the code that reads it; the others are those of `peak_memory`.
     """
     key = f"{code_of('memory')} {version('torch')} {fingerprint} {batches_held} {step} {variant} {on_gpu}"
     path = None if folder is None else folder / f"peaks-{hashlib.sha256(key.encode()).hexdigest()[:24]}.json"

@@ -33,9 +33,8 @@ def is_composite(name: str) -> bool | None:
         return None
     names = [overload.name() for overload in _overloads(_packet(name))]
     real = [n for n in names if not n.endswith("out") and torch._C._dispatch_has_kernel(n)]  # some are for scripts only
-    return bool(real) and all(
-        torch._C._dispatch_has_kernel_for_dispatch_key(n, "CompositeImplicitAutograd") for n in real
-    )
+    key = "CompositeImplicitAutograd"
+    return bool(real) and all(torch._C._dispatch_has_kernel_for_dispatch_key(n, key) for n in real)
 
 
 def _packet(name: str) -> Any:

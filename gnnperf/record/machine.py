@@ -145,14 +145,19 @@ def gpu_facts(index: int) -> dict[str, object]:
 def gpu_clocks(index: int) -> dict[str, float | None]:
     """Of one CUDA device, now; null where nvidia-smi is absent or silent."""
     unique = getattr(torch.cuda.get_device_properties(index), "uuid", None)
-    if shutil.which("nvidia-smi") is None or unique is None:
-        return dict.fromkeys(QUERIED.values())
-    query = ["nvidia-smi", f"--id=GPU-{unique}", f"--query-gpu={','.join(QUERIED)}", "--format=csv,noheader,nounits"]
+    query = (f"--id=GPU-{unique}", f"--query-gpu={','.join(QUERIED)}", "--format=csv,noheader,nounits")
+    return parse_clocks("" if unique is None else nvidia_smi(*query, timeout_s=TIMEOUT_S))
+
+
+def nvidia_smi(*arguments: str, timeout_s: float) -> str:
+    """What it prints; "" where it is absent or silent."""
+    if shutil.which("nvidia-smi") is None:
+        return ""
+    command = ["nvidia-smi", *arguments]
     try:
-        line = subprocess.run(query, capture_output=True, text=True, timeout=TIMEOUT_S, check=True).stdout
+        return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=True).stdout
     except (OSError, subprocess.SubprocessError):
-        return dict.fromkeys(QUERIED.values())
-    return parse_clocks(line)
+        return ""
 
 
 def parse_clocks(line: str) -> dict[str, float | None]:

@@ -39,9 +39,8 @@ def add_parsers(subparsers: Subparsers) -> None:
     record.add_argument("--resume", action="store_true", help="recipes: go on with what --raw and --out hold")
     record.add_argument("--minutes", type=float, default=math.inf, metavar="M",
                         help="recipes: no recording begins after that (default: no limit)")  # fmt: skip
-    record.add_argument(
-        "--warmup-steps", type=int, default=5, metavar="N", help="dropped at first (default: %(default)s)"
-    )
+    record.add_argument("--warmup-steps", type=int, default=5, metavar="N",
+                        help="dropped at first (default: %(default)s)")  # fmt: skip
     record.add_argument("--unprofiled-steps", type=int, default=20, metavar="N",
                         help="then timed without the profiler (default: %(default)s)")  # fmt: skip
     record.add_argument("--profiled-steps", type=int, default=5, metavar="N",

@@ -126,7 +126,6 @@ def all_objects() -> list[object]:
 #     main thread     wait ------>|done| optimizer | stop the profiler: its memory is freed
 #     gloo's thread   reduce |complete| ...preempted... |leave the callback|  <- into what was freed
 
-
 TASKS = Path("/proc/self/task")
 PATIENCE_S = 0.5  # a thread that never rests (a data loader's, a busy poll) does not hold up a recording
 LOOK_EVERY_S = 0.001

@@ -156,7 +156,6 @@ def _worth_a_change(state: State, whole: Mapping[int, list[int]]) -> list[int]:
 
 SHOVED_TABLES = 3
 
-
 Budget = Iterator[int]  # an item for each placement that may still be requested
 
 

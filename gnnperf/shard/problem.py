@@ -9,35 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from gnnperf import generate
 from gnnperf.analytic import LAUNCHES, LOOK_UP, UPDATE, AnalyticPredictor
 from gnnperf.core import InputError, NodeType, Phase, require, write_text
-from gnnperf.generate import (
-    COLUMN_MULTIPLE,
-    FLOAT_BYTES,
-    INDEX_BYTES,
-    MOST_RANKS,
-    STATES,
-    Op,
-    Parallelism,
-    Part,
-    Placed,
-    Placement,
-    RecommendationPlan,
-    Split,
-    Table,
-    Travel,
-    batched_op,
-    batched_table,
-    dense_gradient,
-    dense_parameters,
-    is_recommendation,
-    item_rows,
-    moves,
-    part_of,
-    placement_as_written,
-    recommendation_from,
-    sort_bytes,
-)
+from gnnperf.generate import COLUMN_MULTIPLE, FLOAT_BYTES, MOST_RANKS, Op, Part, Placed, Placement, Split, Table, Travel
 from gnnperf.hardware import ClusterSpec, default_cluster, load_cluster, load_device, spread, yaml_text
 
 RESERVE_SHARE = 0.15  # of a device's memory for activations and libraries: torchrec's storage reservation by default
@@ -49,7 +24,7 @@ GRADIENT_AND_BUCKET = 2  # float32 copies next to a replicated parameter
 class Problem:
     """A model, its batch and number of ranks, and where they are."""
 
-    plan: RecommendationPlan  # with any placement; others take its place
+    plan: generate.RecommendationPlan  # with any placement; others take its place
     cluster: ClusterSpec  # devices and links; its `ranks_per_node` holds for the plan's ranks
     reserve_share: float = RESERVE_SHARE  # of a device's memory that tables do not get
 
@@ -72,11 +47,11 @@ class Problem:
     def capacity_bytes(self) -> float:
         """For tables, of one device: its memory without the reserve and what is replicated of the perceptrons."""
         model = self.plan.model
-        copies = 1 + GRADIENT_AND_BUCKET + STATES[model.optimizer]
-        perceptrons = float(dense_parameters(model) * FLOAT_BYTES * copies)
+        copies = 1 + GRADIENT_AND_BUCKET + generate.STATES[model.optimizer]
+        perceptrons = float(generate.dense_parameters(model) * FLOAT_BYTES * copies)
         return self.cluster.device.memory_bytes * (1.0 - self.reserve_share) - perceptrons
 
-    def placed(self, placement: Placement) -> RecommendationPlan:
+    def placed(self, placement: Placement) -> generate.RecommendationPlan:
         """The plan with another placement."""
         return replace(self.plan, placement=placement)
 
@@ -142,7 +117,7 @@ def all_loads(problem: Problem) -> Loads:
 
 
 def _priced(problem: Problem, keys: Sequence[Key]) -> dict[Key, Load]:
-    parts = [part_of(problem.tables[i], Placed(split, tuple(range(n))), problem.ranks) for i, split, n in keys]
+    parts = [generate.part_of(problem.tables[i], Placed(split, tuple(range(n))), problem.ranks) for i, split, n in keys]
     launches = np.array([1, LAUNCHES[LOOK_UP], 1, LAUNCHES[UPDATE]])
     items = [item for part in parts for item in _kernels(problem, part)]
     launch_us = launches * problem.cluster.device.launch_floor_us
@@ -150,17 +125,18 @@ def _priced(problem: Problem, keys: Sequence[Key]) -> dict[Key, Load]:
     copied = [i for i, part in enumerate(parts) if part.travel is Travel.STAYS and problem.ranks > 1]
     dense_us = np.zeros(len(parts))
     if copied:
-        dense_us[copied] = kernels_us(problem.cluster, [dense_gradient(parts[i], problem.plan) for i in copied])
+        dense = [generate.dense_gradient(parts[i], problem.plan) for i in copied]
+        dense_us[copied] = kernels_us(problem.cluster, dense)
     return {key: _load(problem, *each) for key, each in zip(keys, zip(parts, us, dense_us, strict=True), strict=True)}
 
 
 def _kernels(problem: Problem, part: Part) -> Iterable[Op]:
     """Those that a part may have: arranging, looking up, sorting, updating."""
     plan = problem.plan
-    yield moves("arrange", 2.0 * plan.batch * part.indices * INDEX_BYTES, Phase.FORWARD)
-    yield batched_op(LOOK_UP, (batched_table(part, plan, update=False),), Phase.FORWARD)
-    yield moves("sort", sort_bytes(part, plan), Phase.BACKWARD)
-    yield batched_op(UPDATE, (batched_table(part, plan, update=True),), Phase.BACKWARD)
+    yield generate.moves("arrange", 2.0 * plan.batch * part.indices * generate.INDEX_BYTES, Phase.FORWARD)
+    yield generate.batched_op(LOOK_UP, (generate.batched_table(part, plan, update=False),), Phase.FORWARD)
+    yield generate.moves("sort", generate.sort_bytes(part, plan), Phase.BACKWARD)
+    yield generate.batched_op(UPDATE, (generate.batched_table(part, plan, update=True),), Phase.BACKWARD)
 
 
 def host_us(cluster: ClusterSpec, moved_bytes: np.ndarray) -> np.ndarray:
@@ -188,7 +164,7 @@ def _load(problem: Problem, part: Part, us: np.ndarray, dense_us: float) -> Load
 
 def kernels_us(cluster: ClusterSpec, items: Sequence[Op]) -> np.ndarray:
     """[num_kernels] us of the items' kernels on a cluster's device."""
-    rows = item_rows(items, Parallelism()).table
+    rows = generate.item_rows(items, generate.Parallelism()).table
     kernels = rows[(rows["node_type"] == NodeType.COMPUTE).to_numpy()]
     return AnalyticPredictor().latency_us(kernels, cluster)
 
@@ -203,26 +179,26 @@ def problem_from(
 ) -> Problem:  # fmt: skip
     """The problem of a file's mapping."""
     require(1 <= devices <= MOST_RANKS, "--devices", devices, f"a whole number from 1 to {MOST_RANKS}")
-    if not is_recommendation(raw):
+    if not generate.is_recommendation(raw):
         raise InputError("has no model.tables", where=where, allowed="a recommendation model, as plan dlrm_criteo",
                          remedy="see gnnperf shard --help for the form")  # fmt: skip
     device = load_device(hardware)
     links = default_cluster(device) if cluster is None else load_cluster(cluster, device)
     requested = {key: value for key, value in raw.items() if key != PLACEMENT} | {RANKS: devices}
-    return Problem(recommendation_from(requested, where), spread(links, devices), reserve_share)
+    return Problem(generate.recommendation_from(requested, where), spread(links, devices), reserve_share)
 
 
 def given_placement(raw: Mapping[str, Any], where: str, devices: int) -> Placement | None:
     """The file's own placement, if it has one for as many ranks."""
     if PLACEMENT not in raw or raw.get(RANKS) != devices:
         return None
-    return recommendation_from(raw, where).placement
+    return generate.recommendation_from(raw, where).placement
 
 
 def write_plan(raw: Mapping[str, Any], placement: Placement, problem: Problem, out: Path) -> None:
     """The file's plan with the best placement, whole or not at all."""
     retained = {key: value for key, value in raw.items() if key not in (PLACEMENT, RANKS, SOURCE)}
-    written = placement_as_written(problem.tables, placement, problem.ranks)
+    written = generate.placement_as_written(problem.tables, placement, problem.ranks)
     source = {SOURCE: raw[SOURCE]} if SOURCE in raw else {}
     plan = {**retained, RANKS: problem.ranks, PLACEMENT: written, **source}
     write_text(out, yaml_text(plan))

@@ -35,9 +35,8 @@ gnnperf predict --plan best.yaml --gpu h100_sxm                    the whole ste
 
 def add_parsers(subparsers: Subparsers) -> None:
     """Add `shard`."""
-    parser = add_command(
-        subparsers, "shard", "where to put embedding tables of a recommendation model", DESCRIPTION, EXAMPLES, _shard
-    )
+    short = "where to put embedding tables of a recommendation model"
+    parser = add_command(subparsers, "shard", short, DESCRIPTION, EXAMPLES, _shard)
     parser.add_argument("tables", metavar="TABLES", help="a recommendation model of conf/plan, or a .yaml file")
     parser.add_argument("--devices", required=True, type=int, metavar="N", help="ranks, one device each")
     parser.add_argument("--gpu", "--hardware", dest="hardware", required=True, metavar="NAME",

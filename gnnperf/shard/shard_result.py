@@ -105,7 +105,6 @@ def _one(result: ShardResult, ranked: Ranked, stated: Judged) -> dict[str, objec
 
 # The result as text.
 
-
 GIB, MIB = float(1 << 30), float(1 << 20)
 MOST_RANKS, MOST_TABLES = 16, 40  # in a list
 ADVICE = {

@@ -15,18 +15,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gnnperf import generate
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core import NodeType
-from gnnperf.generate import (
-    FLOAT_BYTES,
-    INDEX_BYTES,
-    Op,
-    Placed,
-    Placement,
-    even_bytes,
-    shared_by_all,
-    update_bytes_per_parameter,
-)
+from gnnperf.generate import FLOAT_BYTES, INDEX_BYTES, Op, Placed, Placement, even_bytes
 from gnnperf.graph import node_table
 from gnnperf.hardware import ClusterSpec
 from gnnperf.shard.problem import (
@@ -98,11 +90,9 @@ class Surrogate:
         if state.per_rank[MEMORY].max() > self.problem.capacity_bytes:
             return np.inf, np.inf
         work = state.per_rank[LOOKED_UP] + state.per_rank[ARRANGE] + state.per_rank[UPDATED]  # [ranks]
-        elements = state.per_rank[ELEMENTS]
-        uneven = (
-            np.square(work / max(work.mean(), 1e-9)).mean() + np.square(elements / max(elements.mean(), 1e-9)).mean()
-        )
-        return self.step_us(state), float(uneven)
+        rows = work, state.per_rank[ELEMENTS]
+        uneven = sum(float(np.square(row / max(row.mean(), 1e-9)).mean()) for row in rows)
+        return self.step_us(state), uneven
 
     def step_us(self, state: State) -> float:
         """Of a placement that fits."""
@@ -118,7 +108,7 @@ class Surrogate:
         # Dense gradients of replicated tables, their sum over ranks, and the optimizer's pass over them.
         device, parameters = self.problem.cluster.device, shared[REPLICATED] / FLOAT_BYTES
         bandwidth = device.memory_bandwidth_bytes_per_s * device.sustained_bandwidth_share
-        optimizer = parameters * update_bytes_per_parameter(plan.model.optimizer) / bandwidth * US
+        optimizer = parameters * generate.update_bytes_per_parameter(plan.model.optimizer) / bandwidth * US
         replicated = float(shared[DENSE] + optimizer) + self.collective_us("all_reduce", float(shared[REPLICATED]))
         return float(result) + replicated
 
@@ -136,7 +126,7 @@ def _add(state: State, load: Load, placed: Placed, sign: float) -> None:
 
 def surrogate(problem: Problem) -> Surrogate:
     """Everything priced once, by the analytical model."""
-    shared = shared_by_all(problem.plan)
+    shared = generate.shared_by_all(problem.plan)
     programs = (shared.bottom, shared.bottom_backward, (*shared.rest, *shared.update))
     sizes = np.geomspace(SMALLEST_BYTES, LARGEST_BYTES, SIZES)
     ops = ([line for line in lines if isinstance(line, Op)] for lines in programs)

@@ -99,10 +99,7 @@ def test_only_some_ranks_of_many(script: Path, capsys: pytest.CaptureFixture[str
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (
-            ["SCRIPT", "--function", "bild"],
-            "defines no function 'bild'. Allowed: build, arguments, configured, looking",
-        ),
+        (["SCRIPT", "--function", "bild"], "no function 'bild'. Allowed: build, arguments, configured, looking"),
         (["SCRIPT", "--function", "configured"], "configured takes layers"),
         (["SCRIPT", "--function", "looking"], "program.py:26: aten._local_scalar_dense needs numbers"),
         (["SCRIPT", "--ranks", "0"], "world_size"),
@@ -121,12 +118,10 @@ def test_bad_input_is_one_message_and_leaves_nothing(
 
 @pytest.mark.parametrize("key", ["mode=replay", "evidence=other_steps"])
 def test_what_needs_measurements_is_refused(key: str, script: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = captured(script)
-    assert cli.main(["predict", str(folder), "--out", str(script.parent / "out"), "--set", key]) == 2
+    assert cli.main(["predict", str(captured(script)), "--out", str(script.parent / "out"), "--set", key]) == 2
     assert "captured, not run" in capsys.readouterr().err
 
 
 def test_inspect_reports_that_times_are_missing(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = captured(script)
-    assert cli.main(["inspect", str(folder)]) == 0
+    assert cli.main(["inspect", str(captured(script))]) == 0
     assert "times: the program was captured, not run" in capsys.readouterr().out

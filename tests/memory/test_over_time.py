@@ -7,16 +7,8 @@ from hypothesis import strategies as st
 
 from gnnperf.generate import HeldFor, Hold, Pair, RankTensors
 from gnnperf.generate.uses import Stretch, Use, use
-from gnnperf.memory import Part, planned_timeline
-from gnnperf.memory.planned import (
-    MEBIBYTE,
-    MOST_POINTS,
-    cpu_block_bytes,
-    cuda_block_bytes,
-    most_reserved_bytes,
-    planned_peak,
-    timeline,
-)
+from gnnperf.memory import Part, planned, planned_timeline
+from gnnperf.memory.planned import MEBIBYTE, cpu_block_bytes, cuda_block_bytes, most_reserved_bytes, planned_peak
 from gnnperf.memory.recorded import Stay, peak_of, timeline_of
 
 # Forward: a 3 stays, b 5 goes; y 10 leaves. Backward: dy 10 comes, makes a gradient of 7.
@@ -54,9 +46,9 @@ def test_the_highest_point_is_the_peak_without_rounding() -> None:
 
 
 def test_of_many_points_the_highest_of_each_stretch_stay() -> None:
-    levels = np.arange(10_000) % 7
-    result = timeline(np.arange(10_000.0), {Part.ACTIVATIONS: levels, Part.INPUTS: np.zeros(10_000, dtype=np.int64)})
-    assert len(result.time_us) == MOST_POINTS
+    levels, nothing = np.arange(10_000) % 7, np.zeros(10_000, dtype=np.int64)
+    result = planned.timeline(np.arange(10_000.0), {Part.ACTIVATIONS: levels, Part.INPUTS: nothing})
+    assert len(result.time_us) == planned.MOST_POINTS
     assert set(result.parts_bytes) == {Part.ACTIVATIONS}
     assert set(result.total_bytes) == {6}
     assert list(result.time_us) == sorted(result.time_us)

@@ -47,14 +47,12 @@ class Cuda:
 @pytest.fixture
 def cuda(monkeypatch: pytest.MonkeyPatch) -> Cuda:
     state = Cuda()
-    properties = SimpleNamespace(
-        name="Toy GPU", major=9, minor=0, total_memory=80, multi_processor_count=132, uuid="1111"
-    )
+    gpu = SimpleNamespace(name="Toy GPU", major=9, minor=0, total_memory=80, multi_processor_count=132, uuid="1111")
     stubs = {
         "is_available": lambda: True, "is_initialized": lambda: state.initialized, "device_count": lambda: 2,
         "current_device": lambda: state.current, "memory_allocated": lambda index: state.held_bytes[index],
         "Event": state.event, "current_stream": lambda index: index, "synchronize": lambda index: None,
-        "get_device_properties": lambda index: properties, "reset_peak_memory_stats": lambda index: None,
+        "get_device_properties": lambda index: gpu, "reset_peak_memory_stats": lambda index: None,
         "max_memory_allocated": lambda index: 10 + index, "max_memory_reserved": lambda index: 20 + index,
     }  # fmt: skip
     for name, stub in stubs.items():

@@ -24,9 +24,7 @@ SITECUSTOMIZE = """
 import sys
 from importlib.machinery import ModuleSpec
 
-FOREIGN = {
-    "pandas", "numpy", "pyarrow", "msgspec", "isal", "hydra", "omegaconf", "lightning", "torch_geometric", "rich"
-}
+FOREIGN = "pandas numpy pyarrow msgspec isal hydra omegaconf lightning torch_geometric rich".split()
 
 class Blocker:
     def find_spec(self, name, path=None, target=None):

@@ -7,18 +7,8 @@ import pytest
 
 from gnnperf.core.errors import InputError
 from gnnperf.generate.recommendation.plan import Placed, Placement, Split, Table
-from gnnperf.shard.placement_search import (
-    SEARCHED,
-    Effort,
-    by_rows,
-    candidates,
-    greedy,
-    lookup_weights,
-    random_placements,
-    rank,
-    seeds,
-    size_weights,
-)
+from gnnperf.shard import placement_search
+from gnnperf.shard.placement_search import SEARCHED, Effort, candidates, greedy, rank, seeds
 from gnnperf.shard.problem import Loads, on_ranks, ways
 from gnnperf.shard.surrogate_cost import Surrogate, surrogate
 from tests.shard.problems import problem, tables
@@ -54,9 +44,8 @@ def test_detected_placements_are_never_worse_than_greedy_ones() -> None:
 
 def test_any_price_ranks() -> None:
     """A price that only counts tables on rank 0, as a recorded graph's edit would be another one."""
-    placements: list[Placement] = [
-        tuple(Placed(Split.TABLE, (r,)) for r in ranks) for ranks in product((0, 1), repeat=2)
-    ]
+    pairs = product((0, 1), repeat=2)
+    placements: list[Placement] = [tuple(Placed(Split.TABLE, (r,)) for r in ranks) for ranks in pairs]
 
     def on_zero(placement: Placement) -> float:
         return float(sum(placed.ranks == (0,) for placed in placement))
@@ -74,7 +63,6 @@ def test_one_device_has_one_placement() -> None:
 
 # Greedy placements by hand, random ones that fit, and one sentence where nothing does.
 
-
 OWN = (Table("a", 1000, 8, pooling=1), Table("b", 900, 8, pooling=9), Table("c", 800, 8, pooling=5),
        Table("d", 700, 8, pooling=4))  # fmt: skip
 
@@ -87,32 +75,32 @@ def _ranks(placement: tuple[Placed, ...]) -> list[int]:
 def test_by_size_and_by_lookups_by_hand() -> None:
     """Sizes 1000 | 900, 800 to the 900, 700 to the 1000; lookups b | c, d to c (4 + 5 = 9), a to the first."""
     loads = Loads(problem(OWN, 2))
-    assert _ranks(greedy(size_weights(loads), loads)) == [0, 1, 1, 0]
-    assert _ranks(greedy(lookup_weights(loads), loads)) == [0, 0, 1, 1]
+    assert _ranks(greedy(placement_search.size_weights(loads), loads)) == [0, 1, 1, 0]
+    assert _ranks(greedy(placement_search.lookup_weights(loads), loads)) == [0, 0, 1, 1]
 
 
 def test_a_table_without_slack_is_divided_by_rows() -> None:
     """Room for 1.2 MB per device: a table of 2 MB is divided, the small one is not."""
     own = (Table("large", 62_500, 8), Table("small", 1000, 8))
     tight = problem(own, 2, capacity_bytes=1.2e6)
-    result = greedy(size_weights(Loads(tight)), Loads(tight))
+    result = greedy(placement_search.size_weights(Loads(tight)), Loads(tight))
     assert result == (Placed(Split.ROW, (0, 1)), Placed(Split.TABLE, (0,)))
 
 
 def test_what_fits_nowhere_is_refused_in_one_sentence() -> None:
     loads = Loads(problem(OWN, 2, capacity_bytes=0.0))
     with pytest.raises(InputError, match=r"4 tables with sgd take .* GiB per device even if"):
-        greedy(size_weights(loads), loads)
+        greedy(placement_search.size_weights(loads), loads)
     with pytest.raises(InputError, match="more devices"):
-        by_rows(loads)
+        placement_search.by_rows(loads)
 
 
 def test_random_placements_fit_and_are_those_of_the_seed() -> None:
     own = tables(8)
     need = max(t.rows for t in own) * 256.0
     loads = Loads(problem(own, 4, capacity_bytes=1.1 * need))
-    result = random_placements(loads, 5, seed=1)
-    assert result == random_placements(loads, 5, seed=1) != random_placements(loads, 5, seed=2)
+    result, again, other = (placement_search.random_placements(loads, 5, seed=seed) for seed in (1, 1, 2))
+    assert result == again != other
     assert len(result) == 5
     for placement in result:
         used = np.bincount(_ranks(placement), [t.rows * 256.0 for t in own], 4)

@@ -62,18 +62,14 @@ def test_rows_over_all_ranks_are_summed_and_copies_stay() -> None:
     assert COSTS.loads.of(1, copy).per_rank[UPDATED] == 0.0
 
 
-def _batched_us(requested: Problem, name: str, rank: int) -> float:
-    nodes = build_recommendation(requested.plan).nodes
-    here = (nodes["op_name"] == name) & (nodes["node_type"] == NodeType.COMPUTE) & (nodes["rank"] == rank)
-    return float(AnalyticPredictor().latency_us(nodes[here.to_numpy()], requested.cluster).sum())
-
-
 def test_loads_are_what_the_graph_is_predicted_to_take() -> None:
-    state = COSTS.start(COSTS.problem.plan.placement)
-    launch_us = COSTS.problem.cluster.device.launch_floor_us
+    state, cluster = COSTS.start(COSTS.problem.plan.placement), COSTS.problem.cluster
+    nodes = build_recommendation(COSTS.problem.plan).nodes
+    look_ups = (nodes["op_name"] == "planned::batched_lookup") & (nodes["node_type"] == NodeType.COMPUTE)
     for rank in range(RANKS):
-        looked_up = _batched_us(COSTS.problem, "planned::batched_lookup", rank)
-        assert state.per_rank[LOOKED_UP][rank] == pytest.approx(looked_up - launch_us)
+        own = nodes[(look_ups & (nodes["rank"] == rank)).to_numpy()]
+        looked_up = float(AnalyticPredictor().latency_us(own, cluster).sum())
+        assert state.per_rank[LOOKED_UP][rank] == pytest.approx(looked_up - cluster.device.launch_floor_us)
 
 
 def test_what_does_not_fit_is_infinitely_slow() -> None:

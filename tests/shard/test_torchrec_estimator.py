@@ -15,9 +15,8 @@ from tests.shard import torchrec_stand_in
 
 HAS_TORCHREC = importlib.util.find_spec("torchrec") is not None
 PLANNER = "torchrec.distributed.planner"
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:.*:DeprecationWarning", "ignore:.*:FutureWarning"
-)  # of torchrec's import
+# of torchrec's import
+pytestmark = pytest.mark.filterwarnings("ignore:.*:DeprecationWarning", "ignore:.*:FutureWarning")
 ROWS, DIM, RANKS, BATCH = 1_000_000, 64, 8, 4096
 
 

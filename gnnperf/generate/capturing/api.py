@@ -40,13 +40,11 @@ def kineto_text(timed: Clock, world_size: int) -> bytes:
     """The file's content."""
     begin, end = timed.begin_us, timed.end_us
     timed_events = [{**e, "ts": begin[id(e)], "dur": end[id(e)] - begin[id(e)]} for e in timed.events]
-    flows = _flows(timed)
-    ranges = list(_ranges(timed))
     groups = [{"pg_name": str(i), "ranks": list(ranks)} for i, ranks in enumerate(timed.run.groups)]
     head = {"schemaVersion": 1, "record_shapes": 1, "baseTimeNanoseconds": 0, "deviceProperties": [],
             "distributedInfo": {"backend": "gloo", "rank": timed.run.rank, "world_size": world_size,
                                 "pg_count": len(groups), "pg_config": groups}}  # fmt: skip
-    return json.dumps({**head, "traceEvents": [*timed_events, *flows, *ranges]}).encode()
+    return json.dumps({**head, "traceEvents": [*timed_events, *_flows(timed), *_ranges(timed)]}).encode()
 
 
 def _flows(timed: Clock) -> list[Event]:

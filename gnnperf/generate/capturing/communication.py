@@ -21,7 +21,6 @@ from torch.utils._pytree import tree_leaves
 # main    |c10d::alltoall_base_ [issue 7]|  other ops  [wait 7]  next op The marks are ranges of the profiler;
 # `logical_time` puts the transfer between them and takes them out.
 
-
 MARK = "gnnperf::"
 ISSUE, WAIT = MARK + "issue ", MARK + "wait "
 SHARED = MARK + "shared"  # the first argument of the op around it is held by others too

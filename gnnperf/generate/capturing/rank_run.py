@@ -18,12 +18,8 @@ from unittest.mock import patch
 import torch
 import torch.distributed as dist
 import torch.nn.parallel.distributed as data_parallel
-from torch._subclasses.fake_tensor import (
-    DataDependentOutputException,
-    DynamicOutputShapeException,
-    FakeTensorMode,
-    unset_fake_temporarily,
-)
+from torch._subclasses import fake_tensor
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
 from torch.distributed import device_mesh
 from torch.distributed.fsdp._fully_shard import _fsdp_init
 from torch.testing._internal.distributed.fake_pg import FakeStore
@@ -139,7 +135,7 @@ def _with_data(call: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(call)
     def called(*args: Any, **kwargs: Any) -> Any:
-        with unset_fake_temporarily():
+        with fake_tensor.unset_fake_temporarily():
             return call(*args, **kwargs)
 
     return called

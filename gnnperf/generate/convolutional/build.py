@@ -32,7 +32,6 @@ def build_network(plan: ConvolutionalPlan) -> ExecutionGraph:
 
 # What a rank of a planned residual network holds.
 
-
 FLOAT_BYTES, COUNTER_BYTES, LABEL_BYTES = DTYPE_BYTES[FLOAT], DTYPE_BYTES["int64"], DTYPE_BYTES["int64"]
 ASSUMED = "Python's names hold no tensor beyond its last use, and a loader holds no batch besides the one of the step"
 
@@ -53,7 +52,6 @@ def replica_tensors(plan: ConvolutionalPlan) -> tuple[RankTensors, ...]:
 
 
 # A rank's step: DDP's buffers, passes, buckets of gradients on their way while the backward pass goes on, SGD.
-
 
 O = Phase.OPTIMIZER  # noqa: E741
 FIRST_BUCKET_BYTES = MEBIBYTE  # torch/nn/parallel/distributed.py: kDefaultFirstBucketBytes

@@ -111,16 +111,11 @@ class ConvolutionalPlan:
 
 # A plan from a mapping, as conf/plan/resnet50.yaml holds it: every key and value checked.
 
-
 SECTIONS = ("name", "network", "training", "replicas", "source")
 
 
 def convolutional_from(raw: Mapping[str, Any], where: str) -> ConvolutionalPlan:
-    """The plan of a mapping of sections; `source` states where its numbers come from and is not used.
-
-    Raises:
-        InputError: an unknown or missing key, a wrong type, a value that cannot be.
-    """
+    """The plan of a mapping of sections; `source` is where its numbers come from, not used. Errors: see read_plan."""
     keys_in(raw, SECTIONS, where)
     return ConvolutionalPlan(
         str(raw.get("name", where)),

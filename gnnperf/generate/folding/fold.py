@@ -202,10 +202,8 @@ def fold(graph: ExecutionGraph, ranks_per_node: int | None = None) -> Folded:
     stay those of the rank that is kept. Ranks on CPUs share their machine's cores, so machines are folded there,
     not ranks.
 
-    Args:
-        graph: recorded, captured or planned.
-        ranks_per_node: of a machine. Ranks whose groups span unequal numbers of machines are then kept apart; None:
-            as the graph's card states, and nothing where it does not.
+    `ranks_per_node`: of a machine. Ranks whose groups span unequal numbers of machines are then kept apart; None: as
+    the graph's card states, and nothing where it does not.
     """
     hosts = None if graph.placement is None else graph.placement.hosts
     per_machine = ranks_per_node or (max(graph.world_size // hosts, 1) if hosts else None)

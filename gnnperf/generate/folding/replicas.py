@@ -28,15 +28,10 @@ SETTING = "data_parallel"
 
 @dataclass(frozen=True)
 class Replicas:
-    """The data-parallel groups of a graph: ranks first + stride i, i below count.
+    """The data-parallel groups of a graph: ranks first + stride i, i below count."""
 
-    Attributes:
-        count: ranks of such a group.
-        stride: distance of neighbors.
-    """
-
-    count: int
-    stride: int
+    count: int  # ranks of such a group
+    stride: int  # distance of neighbors
 
     @property
     def block(self) -> int:
@@ -59,11 +54,7 @@ def find_replicas(graph: ExecutionGraph, count: int | None) -> Replicas:
     """The data-parallel groups.
 
     The kind that sums gradients: most bytes of sums after the forward pass. What sums or sends as much within it
-    belongs to layers (tensor, pipeline).
-
-    Args:
-        graph: with collectives.
-        count: ranks of a data-parallel group; None: found.
+    belongs to layers (tensor, pipeline). `count`: ranks of a data-parallel group; None: found.
 
     Raises:
         InputError: no group, or nothing shows which.

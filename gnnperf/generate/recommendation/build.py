@@ -9,20 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gnnperf.core import Phase
+from gnnperf.generate.recommendation import lookups
 from gnnperf.generate.recommendation.items import awaited, ended, equal, exchange
-from gnnperf.generate.recommendation.lookups import (
-    INDEX_BYTES,
-    LENGTH_BYTES,
-    OWN_INDICES,
-    Shared,
-    dense_gradient,
-    even_bytes,
-    input_lines,
-    look_up,
-    shared_by_all,
-    summed_width,
-    update_rows,
-)
+from gnnperf.generate.recommendation.lookups import Shared, even_bytes, shared_by_all, summed_width
 from gnnperf.generate.recommendation.network import layers
 from gnnperf.generate.recommendation.plan import FLOAT_BYTES, STATES, Part, RecommendationPlan, Travel, here
 from gnnperf.generate.transformer.build import planned_graph
@@ -60,8 +49,8 @@ def rank_program(shared: Shared, rank: int) -> tuple[Line, ...]:
         result = samples * sum(p.dim for p in summed) * FLOAT_BYTES
         added_up = used(fused("sum_of_parts", F, read), f"vectors_{Travel.POOLED}", vectors_parts=result)
     return (
-        *input_lines(shared, rank),
-        *(line for travel in Travel for line in look_up(shared, rank, travel)),
+        *lookups.input_lines(shared, rank),
+        *(line for travel in Travel for line in lookups.look_up(shared, rank, travel)),
         *travels,
         *shared.bottom,
         *awaited(travels),
@@ -70,7 +59,7 @@ def rank_program(shared: Shared, rank: int) -> tuple[Line, ...]:
         *back,
         *shared.bottom_backward,
         *awaited(back),
-        *(line for travel in Travel for line in update_rows(shared, rank, travel)),
+        *(line for travel in Travel for line in lookups.update_rows(shared, rank, travel)),
         *_replicated_gradients(shared, rank),
         *shared.update,
     )
@@ -107,8 +96,8 @@ def _replicated_gradients(shared: Shared, rank: int) -> Iterator[Line]:
     plan = shared.plan
     held = here(shared.parts, rank, Travel.STAYS) if plan.ranks > 1 else ()
     for part in held:
-        item, size = dense_gradient(part, plan), part.rows * part.dim * FLOAT_BYTES
-        yield from (item, Use(item.name, ("d_vectors", OWN_INDICES), (), (size,)))
+        item, size = lookups.dense_gradient(part, plan), part.rows * part.dim * FLOAT_BYTES
+        yield from (item, Use(item.name, ("d_vectors", lookups.OWN_INDICES), (), (size,)))
     sums = [line for line in (*shared.rest, *shared.bottom_backward) if isinstance(line, Transfer)]
     if held:
         moved = sum(float(part.rows * part.dim * FLOAT_BYTES) for part in held)
@@ -118,14 +107,9 @@ def _replicated_gradients(shared: Shared, rank: int) -> Iterator[Line]:
 
 
 def build_recommendation(plan: RecommendationPlan, ranks: Sequence[int] | None = None) -> ExecutionGraph:
-    """The graph of one step.
+    """The graph of one step; every latency, start and lag is NaN.
 
-    Args:
-        plan: the configuration.
-        ranks: which are in the graph, ascending; None: all. Collectives are those of all ranks in any case.
-
-    Returns:
-        Every latency, start and lag is NaN.
+    `ranks`: which are in the graph, ascending; None: all. Collectives are those of all ranks in any case.
     """
     shared, ways = shared_by_all(plan), Parallelism(tensor=plan.ranks)
     chosen = tuple(range(plan.ranks) if ranks is None else ranks)
@@ -166,8 +150,8 @@ def _rank(shared: Shared, rank: int, parts: tuple[Part, ...]) -> RankTensors:
     held = [part for part in parts if not part.table.host]
     tables = tuple(p.rows * p.dim * FLOAT_BYTES for p in held)
     state = tuple(p.rows * p.state_bytes_per_row(plan.model.optimizer) for p in held)
-    numbers, lengths = plan.model.dense_features * FLOAT_BYTES, len(shared.parts) * plan.samples * LENGTH_BYTES
-    indices = round(plan.samples * sum(part.table.pooling for part in shared.parts)) * INDEX_BYTES
+    numbers, lengths = plan.model.dense_features * FLOAT_BYTES, len(shared.parts) * plan.samples * lookups.LENGTH_BYTES
+    indices = round(plan.samples * sum(part.table.pooling for part in shared.parts)) * lookups.INDEX_BYTES
     inputs = plan.samples * numbers, plan.samples * FLOAT_BYTES, indices, lengths  # of all tables; second: labels
     return RankTensors(
         rank, (*dense, *tables), (), (*(n for n in dense for _ in range(STATES[plan.model.optimizer])), *state),

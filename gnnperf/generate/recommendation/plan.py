@@ -28,23 +28,15 @@ class Split(StrEnum):
 
 @dataclass(frozen=True)
 class Table:
-    """One embedding table, float32.
+    """One embedding table, float32."""
 
-    Attributes:
-        name: unique in its model.
-        rows: how many it has.
-        dim: columns.
-        pooling: indices per sample, summed.
-        skew: exponent s of the index distribution: index ~ rows * u**s with u uniform; 1 is uniform.
-        host: rows and optimizer state lie in pinned host memory; kernels read and write rows over the host link, none
-            is cached (Min et al. 2021, PyTorch-Direct; fbgemm's managed tables).
-    """
-
-    name: str
-    rows: int
-    dim: int
-    pooling: float = 1.0
-    skew: float = 1.0
+    name: str  # unique in its model
+    rows: int  # how many it has
+    dim: int  # columns
+    pooling: float = 1.0  # indices per sample, summed
+    skew: float = 1.0  # exponent s of the index distribution: index ~ rows * u**s with u uniform; 1 is uniform
+    # rows and optimizer state lie in pinned host memory; kernels read and write rows over the host link, none is cached
+    # (Min et al. 2021, PyTorch-Direct; fbgemm's managed tables)
     host: bool = False
 
     def __post_init__(self) -> None:
@@ -55,15 +47,10 @@ class Table:
 
 @dataclass(frozen=True)
 class Placed:
-    """Where one table is.
+    """Where one table is."""
 
-    Attributes:
-        split: what a rank holds of it.
-        ranks: the ranks that hold a part, ascending.
-    """
-
-    split: Split
-    ranks: tuple[int, ...]
+    split: Split  # what a rank holds of it
+    ranks: tuple[int, ...]  # the ranks that hold a part, ascending
 
     def __post_init__(self) -> None:
         """Refuse a table on no rank, on one rank twice, or whole on several."""
@@ -74,7 +61,6 @@ class Placed:
 
 
 Placement = tuple[Placed, ...]  # one per table, in the order of the tables
-
 
 DTYPES = ("float32", "float16", "bfloat16")
 MOST_RANKS = 4096
@@ -132,21 +118,13 @@ class Recommender:
 
 @dataclass(frozen=True)
 class RecommendationPlan:
-    """One configuration.
+    """One configuration."""
 
-    Attributes:
-        name: of the graph.
-        model: see there.
-        batch: samples of a step, over all ranks.
-        ranks: that share the work; perceptrons are replicated over them.
-        placement: of each table.
-    """
-
-    name: str
-    model: Recommender
-    batch: int
-    ranks: int
-    placement: Placement
+    name: str  # of the graph
+    model: Recommender  # see there
+    batch: int  # samples of a step, over all ranks
+    ranks: int  # that share the work; perceptrons are replicated over them
+    placement: Placement  # of each table
 
     def __post_init__(self) -> None:
         check_sizes(self.batch, self.ranks)
@@ -206,25 +184,15 @@ class Travel(StrEnum):
 
 @dataclass(frozen=True)
 class Part:
-    """What each of a table's ranks holds of it.
+    """What each of a table's ranks holds of it."""
 
-    Attributes:
-        table: the whole.
-        travel: of its vectors.
-        rows: here.
-        dim: columns here.
-        indices: per sample of the batch, here; a mean.
-        ranks: that hold a part each.
-        added_up: partial sums come from so many ranks, and the receiver adds them; 1: whole sums.
-    """
-
-    table: Table
-    travel: Travel
-    rows: int
-    dim: int
-    indices: float
-    ranks: tuple[int, ...]
-    added_up: int = 1
+    table: Table  # the whole
+    travel: Travel  # of its vectors
+    rows: int  # here
+    dim: int  # columns here
+    indices: float  # per sample of the batch, here; a mean
+    ranks: tuple[int, ...]  # that hold a part each
+    added_up: int = 1  # partial sums come from so many ranks, and the receiver adds them; 1: whole sums
 
     def lookups(self, batch: int, ranks: int) -> int:
         """Indices of one step here, of all ranks' samples, or of the own ones where the table stays."""

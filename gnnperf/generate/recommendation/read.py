@@ -20,15 +20,8 @@ from dataclasses import replace
 from typing import Any
 
 from gnnperf.core import InputError, require
-from gnnperf.generate.recommendation.plan import (
-    Placed,
-    Placement,
-    RecommendationPlan,
-    Recommender,
-    Split,
-    Table,
-    check_sizes,
-)
+from gnnperf.generate.recommendation import plan
+from gnnperf.generate.recommendation.plan import Placed, Placement, RecommendationPlan, Recommender, Split, Table
 from gnnperf.generate.sections import keys_in, list_of, section, value_as
 
 # A placement that is chosen by default: largest tables first, each to the rank that holds least.
@@ -59,11 +52,7 @@ def is_recommendation(raw: Mapping[str, Any]) -> bool:
 
 
 def recommendation_from(raw: Mapping[str, Any], where: str) -> RecommendationPlan:
-    """The plan of a mapping; `source` states where its numbers come from and is not used.
-
-    Raises:
-        InputError: an unknown or missing key, a wrong type, a value that cannot be.
-    """
+    """The plan of a mapping; `source` states where its numbers come from and is not used. Errors: see read_plan."""
     keys_in(raw, SECTIONS, where, needed=("model", "batch"))
     own = keys_in(raw["model"], MODEL_KEYS, f"{where}.model", needed=("tables",))
     tables = [table for place, entry in enumerate(list_of(own["tables"], f"{where}.model.tables"))
@@ -71,7 +60,7 @@ def recommendation_from(raw: Mapping[str, Any], where: str) -> RecommendationPla
     model = section(Recommender, {**own, "tables": tables}, f"{where}.model")
     batch = value_as(raw["batch"], int, f"{where}.batch")
     ranks = value_as(raw.get("ranks", 1), int, f"{where}.ranks")
-    check_sizes(batch, ranks)
+    plan.check_sizes(batch, ranks)
     placement = placement_from(raw.get("placement"), model.tables, ranks, f"{where}.placement")
     return RecommendationPlan(str(raw.get("name", where)), model, batch, ranks, placement)
 

@@ -67,7 +67,6 @@ class Block:
 
 # Layers whose MLP is one of several experts, chosen by token (Shazeer et al. 2017; Lepikhin et al. 2021, GShard).
 
-
 MOST_SKEW, MOST_DRAWN = 10.0, 4096  # of experts.skew, and of the experts whose tokens are drawn
 
 

@@ -33,9 +33,7 @@ class _Met:
     rank: int
 
 
-def build_plan(
-    plan: TransformerPlan, roles: RoleMap | None = None, lengths: Sequence[int] = ()
-) -> ExecutionGraph:  # fmt: skip
+def build_plan(plan: TransformerPlan, roles: RoleMap | None = None, lengths: Sequence[int] = ()) -> ExecutionGraph:
     """The graph of one step; every latency, start and lag is NaN.
 
     `roles` are the ranks in the graph; None: one of each stage, which stands for all of it. `lengths` are of the
@@ -81,9 +79,7 @@ def planned_graph(
     return add_hardware(graph).validate()
 
 
-def _meet(
-    met: dict[Meeting, list[_Met]], own: RankNodes, role: Role, ways: Parallelism, offset: int
-) -> None:  # fmt: skip
+def _meet(met: dict[Meeting, list[_Met]], own: RankNodes, role: Role, ways: Parallelism, offset: int) -> None:
     """Put a rank's parts with those of its peers: messages by tag or name, all else by order within the group."""
     count: dict[Group, int] = defaultdict(int)
     spans = extents(ways)

@@ -6,18 +6,10 @@ on each rank's columns, with three sums over ranks of a number per token (Shoeyb
 
 from __future__ import annotations
 
+from gnnperf.generate.transformer import layer
 from gnnperf.generate.transformer.block import Positions
 from gnnperf.generate.transformer.items import Group, Line, collective, fused, op, used
-from gnnperf.generate.transformer.layer import (
-    F,
-    first_product_backward,
-    full,
-    into_products,
-    norm,
-    norm_backward,
-    out_of_products,
-    part,
-)
+from gnnperf.generate.transformer.layer import F
 from gnnperf.generate.transformer.mlp import INDEX_BYTES, B, Lines, with_gradients
 from gnnperf.generate.transformer.plan import TransformerPlan
 from gnnperf.generate.transformer.sizes import Sizes, sizes
@@ -29,11 +21,10 @@ def embedding_forward(plan: TransformerPlan) -> Lines:
     """Tokens and positions to activations. Both are of a micro-batch, and there until it has come back."""
     s, learned, ids_bytes = sizes(plan), plan.block.positions is Positions.LEARNED, sizes(plan).tokens * INDEX_BYTES
     words = op("aten::embedding", F, s.half(plan.vocabulary_per_rank, s.hidden), _ids(s))
-    result: list[Line] = [
-        use("data", tokens=ids_bytes, positions=ids_bytes) if learned else use("data", tokens=ids_bytes)
-    ]
-    result += [*used(words, "tokens", words=s.x), *out_of_products(plan, F, "words")]
-    out, mask = part(plan, "words"), Tensor(s.stream.shape, "bool")
+    ids = ("tokens", "positions") if learned else ("tokens",)
+    result: list[Line] = [use("data", "", **dict.fromkeys(ids, ids_bytes))]
+    result += [*used(words, "tokens", words=s.x), *layer.out_of_products(plan, F, "words")]
+    out, mask = layer.part(plan, "words"), Tensor(s.stream.shape, "bool")
     if learned:
         places = op("aten::embedding", F, s.half(plan.model.sequence, s.hidden), _own_ids(s))
         result += used(places, "positions", places=s.stream)
@@ -63,8 +54,8 @@ def embedding_backward(plan: TransformerPlan) -> Lines:
         item = fused("native_dropout_backward", B, s.stream, Tensor(s.stream.shape, "bool"), s.stream)
         result += used(item, f"{gradient} retained", d_both=s.stream)
         gradient = "d_both"
-    result += into_products(plan, B, gradient)
-    result += _table_backward(s, s.x, _ids(s), plan.vocabulary_per_rank, f"{full(plan, gradient)} tokens")
+    result += layer.into_products(plan, B, gradient)
+    result += _table_backward(s, s.x, _ids(s), plan.vocabulary_per_rank, f"{layer.full(plan, gradient)} tokens")
     if plan.block.positions is Positions.LEARNED:
         result += _table_backward(s, s.stream, _own_ids(s), plan.model.sequence, f"{gradient} positions")
     return tuple(result)
@@ -83,9 +74,9 @@ def head_forward(plan: TransformerPlan) -> Lines:
     return (
         use("data", labels=s.tokens * INDEX_BYTES),
         *used(op("aten::copy_", F, s.stream, s.stream), "x", turned=s.stream),
-        *norm(plan, F, "turned", "norm"),
-        *into_products(plan, F, "norm"),
-        *used(op("aten::mm", F, s.x, s.half(s.hidden, rows)), full(plan, "norm"), half_logits=half),
+        *layer.norm(plan, F, "turned", "norm"),
+        *layer.into_products(plan, F, "norm"),
+        *used(op("aten::mm", F, s.x, s.half(s.hidden, rows)), layer.full(plan, "norm"), half_logits=half),
         *used(op("aten::copy_", F, logits, half), "half_logits", logits=logits),
         *used(op("aten::amax", F, logits, values=["", "[1]"]), "logits", largest=per_token),
         *summed,
@@ -106,7 +97,7 @@ def head_backward(plan: TransformerPlan) -> Lines:
     return (
         *used(op("aten::mul_", B, logits, Tensor((s.tokens, 1), "float32")), "logits labels"),
         *used(op("aten::copy_", B, half, logits), "logits", d_logits=half),
-        *first_product_backward(plan, s.hidden, (("logits", rows),), "norm", "d_norm"),
-        *norm_backward(plan, "d_norm", "turned", "norm", "d_turned"),
+        *layer.first_product_backward(plan, s.hidden, (("logits", rows),), "norm", "d_norm"),
+        *layer.norm_backward(plan, "d_norm", "turned", "norm", "d_turned"),
         *used(op("aten::copy_", B, s.stream, s.stream), "d_turned", dx=s.stream),
     )

@@ -23,23 +23,14 @@ ATTENTION_FLOPS = 4.0  # per layer, hidden column, token and position: scores an
 
 @dataclass(frozen=True)
 class StepWork:
-    """Of one step, over all ranks. None: unknown.
+    """Of one step, over all ranks. None: unknown."""
 
-    Attributes:
-        samples: sequences, images, or rows of a recommendation model.
-        tokens: of all samples.
-        model_flops: that the forward and the backward pass need, without recomputation.
-        hardware_flops: those, and what is computed again.
-        dtype: of the matrix products.
-        formula: how the FLOPs are counted, in words; "" they are unknown.
-    """
-
-    samples: float | None = None
-    tokens: float | None = None
-    model_flops: float | None = None
-    hardware_flops: float | None = None
-    dtype: str | None = None
-    formula: str = ""
+    samples: float | None = None  # sequences, images, or rows of a recommendation model
+    tokens: float | None = None  # of all samples
+    model_flops: float | None = None  # that the forward and the backward pass need, without recomputation
+    hardware_flops: float | None = None  # those, and what is computed again
+    dtype: str | None = None  # of the matrix products
+    formula: str = ""  # how the FLOPs are counted, in words; "" they are unknown
 
 
 def step_work_of(plan: TransformerPlan) -> StepWork:

@@ -13,37 +13,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from gnnperf.core import Phase
-from gnnperf.generate.transformer.items import (
-    FROM_STORAGE,
-    TO_DEVICE,
-    TO_HOST,
-    TO_STORAGE,
-    Await,
-    Copy,
-    Group,
-    HostAwait,
-    HostWait,
-    HostWork,
-    Item,
-    Lane,
-    Record,
-    Store,
-    Transfer,
-    collective,
-    op,
-)
+from gnnperf.generate.transformer import items, sizes
+from gnnperf.generate.transformer.items import Await, Group, Item, Lane, Record, Store, Transfer, collective, op
 from gnnperf.generate.transformer.plan import Reduction, Sharded, TransformerPlan
-from gnnperf.generate.transformer.sizes import (
-    Count,
-    embedding_parameters,
-    first_parameters,
-    head_parameters,
-    layers_of,
-    norm_parameters,
-    owned_count,
-    parameters_of,
-    stage_count,
-)
+from gnnperf.generate.transformer.sizes import Count, layers_of, owned_count, parameters_of, stage_count
 from gnnperf.graph import DTYPE_BYTES, Tensor
 
 # Around: what a plan does before and after each unit of the model, next to the unit's own ops.
@@ -51,7 +24,6 @@ from gnnperf.graph import DTYPE_BYTES, Tensor
 # A unit is what parameters, gradients and activations come and go with: what is before the first layer, a layer,
 # what is after the last one. Settings that move them (sharding, buckets, offloading) each are an `Around`; a stage's
 # program asks all of them at every visit of a unit.
-
 
 Items = Sequence[Item]
 
@@ -120,8 +92,8 @@ def unit_parameters(plan: TransformerPlan, unit: Unit) -> Count:
         return parameters_of(plan, unit.layer)
     tied = plan.block.tied_embedding and plan.last_stage == 0
     if unit.kind is UnitKind.FIRST:
-        return Count(first_parameters(plan) + (head_parameters(plan) if tied else 0))
-    return Count(0 if tied else head_parameters(plan))
+        return Count(sizes.first_parameters(plan) + (sizes.head_parameters(plan) if tied else 0))
+    return Count(0 if tied else sizes.head_parameters(plan))
 
 
 def resharded(plan: TransformerPlan, unit: Unit) -> bool:
@@ -160,7 +132,7 @@ class Buckets(Around):
         if not at.final:
             return ()
         if at.unit.kind is not UnitKind.LAYER:
-            end = first_parameters(self.plan) if at.unit == FIRST else head_parameters(self.plan)
+            end = sizes.first_parameters(self.plan) if at.unit == FIRST else sizes.head_parameters(self.plan)
             return tuple(summed(self.plan, Count(end), B, awaited=at.unit == FIRST))
         layers, final = bucket_layers(self.plan, at, layers_per_bucket(self.plan))
         filled = sum((parameters_of(self.plan, layer) for layer in layers), Count(0))
@@ -240,12 +212,12 @@ def reduce_gradients(plan: TransformerPlan, stage: int) -> tuple[Item, ...]:
     at_end = plan.schedule.reduction is Reduction.AT_END and not plan.sharding.reduces_every_pass
     if plan.splits_sequence:
         norms = 2 * len(layers_of(plan, stage)) + (stage == plan.last_stage)  # of parts of the sequence
-        result.append(collective("all_reduce", Group.TENSOR, Tensor((norms * norm_parameters(plan),), dtype), O))
+        result.append(collective("all_reduce", Group.TENSOR, Tensor((norms * sizes.norm_parameters(plan),), dtype), O))
     if ways.data_context > 1 and at_end:
         count = stage_count(plan, stage)
         result += [op("aten::div_", O, Tensor((count.total,), dtype), None), *summed(plan, count, O)]
     if plan.last_stage and plan.block.tied_embedding and stage in (0, plan.last_stage):
-        result.append(collective("all_reduce", Group.EMBEDDING, Tensor((embedding_parameters(plan),), dtype), O))
+        result.append(collective("all_reduce", Group.EMBEDDING, Tensor((sizes.embedding_parameters(plan),), dtype), O))
     return tuple(result)
 
 
@@ -264,7 +236,7 @@ def _norm(plan: TransformerPlan, count: int) -> Iterator[Item]:
     yield op("aten::norm", O, full)
     if plan.sharding.shards_update:
         yield collective("all_reduce", Group.DATA, Tensor((1,), "float32"), O)
-    yield HostWait(O)
+    yield items.HostWait(O)
 
 
 def _adam(plan: TransformerPlan, count: int) -> Iterator[Item]:
@@ -297,7 +269,6 @@ def _gathered(plan: TransformerPlan, own: Count) -> Iterator[Item]:
 # ZeRO-Infinity, section 6.3). The host's work is priced by its memory: per parameter 4 bytes of gradient are read,
 # 12 of weight and moments read and written, and a weight of the model's dtype written.
 
-
 HOST_ADAM = "cpu_adam"
 STATE_BYTES = 3 * 4  # float32 weight, two moments
 GRADIENT_BYTES = 4  # float32 (DeepSpeed casts them in the host's buffer)
@@ -329,7 +300,7 @@ def host_update(plan: TransformerPlan, stage: int) -> Iterator[Item]:
         yield _gradients(plan, count, O)
     yield Record(Lane.OUT, OUT)
     yield from _read(plan, each, 0)
-    yield HostAwait(OUT, O)
+    yield items.HostAwait(OUT, O)
     for piece in range(pieces):
         yield from _piece(plan, each, piece, last=piece == pieces - 1)
     yield Record(Lane.IN, BACK)
@@ -341,20 +312,20 @@ def _piece(plan: TransformerPlan, count: int, piece: int, *, last: bool) -> Iter
     if not last:
         yield from _read(plan, count, piece + 1)
     if on_drive:
-        yield HostAwait(f"{READ} {piece}", O)
+        yield items.HostAwait(f"{READ} {piece}", O)
     host_bytes = count * (GRADIENT_BYTES + 2 * STATE_BYTES + DTYPE_BYTES[dtype])  # that the host reads and writes
-    yield HostWork(HOST_ADAM, float(host_bytes), O)
-    yield Copy(TO_DEVICE, float(count * DTYPE_BYTES[dtype]), dtype, O, Lane.IN)
+    yield items.HostWork(HOST_ADAM, float(host_bytes), O)
+    yield items.Copy(items.TO_DEVICE, float(count * DTYPE_BYTES[dtype]), dtype, O, Lane.IN)
     if on_drive:
-        yield Copy(TO_STORAGE, float(count * STATE_BYTES), "float32", O, Lane.STORAGE_WRITE)
+        yield items.Copy(items.TO_STORAGE, float(count * STATE_BYTES), "float32", O, Lane.STORAGE_WRITE)
 
 
 def _read(plan: TransformerPlan, count: int, piece: int) -> Iterator[Item]:
     if plan.offload.optimizer is Store.NVME:
-        yield Copy(FROM_STORAGE, float(count * STATE_BYTES), "float32", O, Lane.STORAGE_READ)
+        yield items.Copy(items.FROM_STORAGE, float(count * STATE_BYTES), "float32", O, Lane.STORAGE_READ)
         yield Record(Lane.STORAGE_READ, f"{READ} {piece}")
 
 
-def _gradients(plan: TransformerPlan, count: int, phase: Phase) -> Copy:
+def _gradients(plan: TransformerPlan, count: int, phase: Phase) -> items.Copy:
     dtype = held_gradient_dtype(plan)
-    return Copy(TO_HOST, float(count * DTYPE_BYTES[dtype]), dtype, phase, Lane.OUT)
+    return items.Copy(items.TO_HOST, float(count * DTYPE_BYTES[dtype]), dtype, phase, Lane.OUT)

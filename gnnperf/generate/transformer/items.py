@@ -60,25 +60,17 @@ class Lane(IntEnum):
 
 @dataclass(frozen=True)
 class Op:
-    """One op call that launches one kernel.
+    """One op call that launches one kernel."""
 
-    Attributes:
-        name: as torch writes it; a fused elementwise kernel is named as inductor names it, its arguments are buffers.
-        dims, types, values: JSON as in schema.EVENT_COLUMNS; None: not stated.
-        phase: part of the step.
-        lane: where its kernel runs.
-        of_weights: its result is a weight's gradient, which nothing but the update waits for.
-        stated_cost: FLOPs and bytes of ops whose arguments do not say them.
-    """
-
-    name: str
+    name: str  # as torch writes it; a fused elementwise kernel is named as inductor names it, its arguments are buffers
+    # dims, types, values: JSON as in schema.EVENT_COLUMNS; None: not stated
     dims: str | None
     types: str | None
     values: str | None
-    phase: Phase
-    lane: Lane = Lane.COMPUTE
-    of_weights: bool = False
-    stated_cost: OpCost | None = None
+    phase: Phase  # part of the step
+    lane: Lane = Lane.COMPUTE  # where its kernel runs
+    of_weights: bool = False  # its result is a weight's gradient, which nothing but the update waits for
+    stated_cost: OpCost | None = None  # FLOPs and bytes of ops whose arguments do not say them
 
     @cached_property
     def cost(self) -> OpCost:
@@ -179,15 +171,9 @@ def op(
     of_weights: bool = False,
 ) -> Op:  # fmt: skip
     """An op from its arguments."""
-    return Op(
-        name,
-        json.dumps([_shape(a) for a in arguments]),
-        json.dumps([PROFILER_NAME[a.dtype] if isinstance(a, Tensor) else "" for a in arguments]),
-        None if values is None else json.dumps(values),
-        phase,
-        lane,
-        of_weights,
-    )
+    types = json.dumps([PROFILER_NAME[a.dtype] if isinstance(a, Tensor) else "" for a in arguments])
+    texts = None if values is None else json.dumps(values)
+    return Op(name, json.dumps([_shape(a) for a in arguments]), types, texts, phase, lane, of_weights)
 
 
 def used(item: Op | Transfer, takes: str = "", **makes: Tensor | int) -> tuple[Line, ...]:
@@ -234,8 +220,6 @@ def _shape(argument: Argument) -> object:
 #
 # To the drives the device's bytes go through pinned memory of the host (DeepSpeed's asynchronous I/O, csrc/aio); both
 # ways of a link and of a drive run at the same time.
-
-# What leaves the device between its uses, and where it goes.
 
 
 class Store(StrEnum):

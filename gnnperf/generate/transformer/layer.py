@@ -23,26 +23,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gnnperf.core import Phase
+from gnnperf.generate.transformer import mlp
 from gnnperf.generate.transformer.block import Attention, Kernels, Norm, Positions
 from gnnperf.generate.transformer.context import flash, flash_backward, once
 from gnnperf.generate.transformer.items import Await, Group, Lane, Record, collective, fused, op, used, views
-from gnnperf.generate.transformer.mlp import (
-    B,
-    Lines,
-    activated,
-    activated_backward,
-    bias_backward,
-    experts_backward,
-    experts_forward,
-    first_products,
-    input_gradient,
-    product,
-    product_backward,
-    residual,
-    residual_backward,
-    weight_gradient,
-    with_gradients,
-)
+from gnnperf.generate.transformer.mlp import B, Lines, product, with_gradients
 from gnnperf.generate.transformer.plan import Recompute, TransformerPlan
 from gnnperf.generate.transformer.sizes import Sizes, sizes
 from gnnperf.generate.uses import use
@@ -232,8 +217,8 @@ def first_product_backward(
     inputs, weights = [], []
     for place, (name, columns) in enumerate(products):
         made = whole if len(products) == 1 else f"{makes}_{place}"
-        inputs.append([*input_gradient(s, s.tokens, depth, columns, f"d_{name}", made)])
-        weights.append(weight_gradient(s, s.tokens, depth, columns, f"d_{name} {again}"))
+        inputs.append([*mlp.input_gradient(s, s.tokens, depth, columns, f"d_{name}", made)])
+        weights.append(mlp.weight_gradient(s, s.tokens, depth, columns, f"d_{name} {again}"))
     sums: list[Lines] = [()]
     for place in range(1, len(products)):  # each gradient is added to the sum of those before
         before = f"{makes}_0" if place == 1 else f"{makes}_sum{place - 1}"
@@ -293,19 +278,19 @@ F = Phase.FORWARD
 
 def layer_forward(plan: TransformerPlan, layer: int, phase: Phase = F) -> Lines:
     """Ops of a layer of the model, from `x` to `y`; in the backward phase, its recomputation."""
-    second, made = experts_forward(plan, phase) if plan.has_experts(layer) else _mlp_forward(plan, phase)
+    second, made = mlp.experts_forward(plan, phase) if plan.has_experts(layer) else _mlp_forward(plan, phase)
     return (
         *_attention_forward(plan, phase),
         *norm(plan, phase, "x1", "norm2"),
         *second,
-        *residual(plan, phase, f"{made} x1", "y", "mask2"),
+        *mlp.residual(plan, phase, f"{made} x1", "y", "mask2"),
     )
 
 
 def layer_backward(plan: TransformerPlan, layer: int) -> Lines:
     """Gradients, from `dy` to `dx`; between them what selective recomputation repeats."""
-    into, gradient = residual_backward(plan, "dy", "mask2", "d_down")
-    second, d_norm = (experts_backward if plan.has_experts(layer) else _mlp_backward)(plan, gradient)
+    into, gradient = mlp.residual_backward(plan, "dy", "mask2", "d_down")
+    second, d_norm = (mlp.experts_backward if plan.has_experts(layer) else _mlp_backward)(plan, gradient)
     return (
         *into,
         *second,
@@ -332,7 +317,7 @@ def _attention_forward(plan: TransformerPlan, phase: Phase) -> Lines:
         *product(s, phase, s.shard, s.hidden, _context(plan), "projected"),
         *out_of_products(plan, phase, "projected"),
         views(phase, "expand"),
-        *residual(plan, phase, f"{part(plan, 'projected')} x", "x1", "mask1"),
+        *mlp.residual(plan, phase, f"{part(plan, 'projected')} x", "x1", "mask1"),
     )
 
 
@@ -351,8 +336,8 @@ def _mlp_forward(plan: TransformerPlan, phase: Phase) -> tuple[Lines, str]:
     data = full(plan, "norm2")
     return (
         *into_products(plan, phase, "norm2"),
-        *(line for name, c in first_products(plan, s.width) for line in product(s, phase, s.hidden, c, data, name)),
-        *activated(plan, phase, s.tokens, s.width, bias=plan.block.bias),
+        *(line for name, c in mlp.first_products(plan, s.width) for line in product(s, phase, s.hidden, c, data, name)),
+        *mlp.activated(plan, phase, s.tokens, s.width, bias=plan.block.bias),
         *product(s, phase, s.width, s.hidden, "inner", "down"),
         *out_of_products(plan, phase, "down"),
         views(phase, "expand"),
@@ -364,9 +349,9 @@ def _mlp_backward(plan: TransformerPlan, gradient: str) -> tuple[Lines, str]:
     s = sizes(plan)
     return (
         *into_products(plan, B, gradient),
-        *product_backward(s, s.width, s.hidden, full(plan, gradient), "inner", "d_inner"),
-        *activated_backward(plan, s.tokens, s.width, bias=plan.block.bias),
-        *first_product_backward(plan, s.hidden, first_products(plan, s.width), "norm2", "d_norm2"),
+        *mlp.product_backward(s, s.width, s.hidden, full(plan, gradient), "inner", "d_inner"),
+        *mlp.activated_backward(plan, s.tokens, s.width, bias=plan.block.bias),
+        *first_product_backward(plan, s.hidden, mlp.first_products(plan, s.width), "norm2", "d_norm2"),
     ), "d_norm2"
 
 
@@ -374,12 +359,12 @@ def _attention_backward(plan: TransformerPlan) -> Lines:
     """From `d_sum`, the gradient of `x1`, to that of `norm1`."""
     s = sizes(plan)
     again = core(plan, B) if plan.schedule.recompute is Recompute.SELECTIVE else ()
-    biased = bias_backward(s, s.tokens, s.projected, "d_qkv") if plan.block.bias else ()
-    into, gradient = residual_backward(plan, "d_sum", "mask1", "d_projected")
+    biased = mlp.bias_backward(s, s.tokens, s.projected, "d_qkv") if plan.block.bias else ()
+    into, gradient = mlp.residual_backward(plan, "d_sum", "mask1", "d_projected")
     return (
         *into,
         *into_products(plan, B, gradient),
-        *product_backward(s, s.shard, s.hidden, full(plan, gradient), _context(plan), "d_heads"),
+        *mlp.product_backward(s, s.shard, s.hidden, full(plan, gradient), _context(plan), "d_heads"),
         *again,
         *attention_backward(plan),
         *first_product_backward(plan, s.hidden, projections(plan), "norm1", "d_norm1", biased),

@@ -88,9 +88,7 @@ def first_products(plan: TransformerPlan, width: int) -> tuple[tuple[str, int], 
     return (("up", up_columns(plan, width)),)
 
 
-def activated(
-    plan: TransformerPlan, phase: Phase, rows: int, width: int, *, bias: bool, gate: str = "gate"
-) -> Lines:  # fmt: skip
+def activated(plan: TransformerPlan, phase: Phase, rows: int, width: int, *, bias: bool, gate: str = "gate") -> Lines:
     """[rows, up columns] -> `inner` [rows, width]: Megatron-LM's fused bias and GELU, or fused SwiGLU; or torch's."""
     s = sizes(plan)
     wide, inner = s.half(rows, up_columns(plan, width)), s.half(rows, width)
@@ -319,9 +317,7 @@ def _products_backward(plan: TransformerPlan, gradient: str, data: str) -> Lines
     )
 
 
-def _batched_backward(
-    plan: TransformerPlan, depth: int, columns: int, takes: tuple[str, str], makes: str
-) -> Lines:  # fmt: skip
+def _batched_backward(plan: TransformerPlan, depth: int, columns: int, takes: tuple[str, str], makes: str) -> Lines:
     """Of [local, rows, depth] x [local, depth, columns]: gradients of input and weights, from that of the result."""
     s, r = sizes(plan), routed(plan)
     given, data = takes

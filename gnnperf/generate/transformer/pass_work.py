@@ -27,15 +27,9 @@ from gnnperf.generate.transformer.sizes import layers_of
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """Items one after the other: what a pass does at one unit of the model.
+    """Items one after the other: what a pass does at a unit of the model; equal runs and equal items are one object."""
 
-    Equal runs are one object, and so are equal items.
-
-    Attributes:
-        items: in the order of the program; views, which launch nothing, included.
-    """
-
-    items: tuple[Item, ...]
+    items: tuple[Item, ...]  # in the order of the program; views, which launch nothing, included
 
 
 Runs = tuple[tuple[Run, int], ...]  # with how often each is run
@@ -43,17 +37,11 @@ Runs = tuple[tuple[Run, int], ...]  # with how often each is run
 
 @dataclass(frozen=True)
 class PlanRuns:
-    """What a plan's passes do.
+    """What a plan's passes do."""
 
-    Attributes:
-        passes: runs of each class of equal passes.
-        of_kind: [num_kinds] class of each kind of pass.
-        after: what follows the last pass of each stage.
-    """
-
-    passes: tuple[Runs, ...]
-    of_kind: tuple[int, ...]
-    after: tuple[Run, ...]
+    passes: tuple[Runs, ...]  # runs of each class of equal passes
+    of_kind: tuple[int, ...]  # [num_kinds] class of each kind of pass
+    after: tuple[Run, ...]  # what follows the last pass of each stage
 
 
 class WorkBook:
@@ -142,19 +130,15 @@ def _classes(plan: TransformerPlan, kinds: Sequence[PassKind]) -> tuple[dict[Cla
         turns = (kind.each.chunk, kind.stage in (0, stages - 1)) if order.pipeline.there_and_back else None
         layers = plan.layers_of_part(part)
         experts = None if plan.experts is None else tuple(map(plan.has_experts, layers))
-        flags = _flags(plan, kind, 0 < part < stages)
+        fills = kind.final and kind.each.backward and _of_sums(plan) is not None
+        flags = (False, True, 0 < part < stages) if fills else None
+        if plan.sharding.reduces_every_pass:
+            flags = kind.first, kind.final, 0 < part < stages
         ends = part == 0, part == order.parts - 1, turns
         classes.append(Class(len(layers), experts, kind.each.backward, kind.each.gradient, ends, flags))
         result.setdefault(classes[-1], kind)
     place = {one: i for i, one in enumerate(result)}
     return result, tuple(place[one] for one in classes)
-
-
-def _flags(plan: TransformerPlan, kind: PassKind, between: bool) -> tuple[bool, ...] | None:
-    if plan.sharding.reduces_every_pass:
-        return kind.first, kind.final, between
-    fills = kind.final and kind.each.backward and _of_sums(plan) is not None
-    return (False, True, between) if fills else None
 
 
 def _of_units(plan: TransformerPlan) -> Hashable:
@@ -193,19 +177,12 @@ def _of_visit(plan: TransformerPlan, at: Visit, step: int) -> tuple[Hashable, ..
 
 @dataclass(frozen=True)
 class ItemTable:
-    """Rows of distinct items, and whose each is.
+    """Rows of distinct items, and whose each is."""
 
-    Attributes:
-        table: [num_rows] schema.NODE_COLUMNS.
-        item: [num_rows] number of the item.
-        stage: [num_rows] of a transfer between ranks; -1: the row holds for every stage.
-        on_host: [num_rows] bool.
-    """
-
-    table: pd.DataFrame
-    item: np.ndarray
-    stage: np.ndarray
-    on_host: np.ndarray
+    table: pd.DataFrame  # [num_rows] schema.NODE_COLUMNS
+    item: np.ndarray  # [num_rows] number of the item
+    stage: np.ndarray  # [num_rows] of a transfer between ranks; -1: the row holds for every stage
+    on_host: np.ndarray  # [num_rows] bool
 
 
 def item_table(items: list[Item], ways: Parallelism) -> ItemTable:

@@ -224,37 +224,24 @@ NONE = -1
 
 @dataclass(frozen=True)
 class PassKind:
-    """Passes that differ in their micro-batch only.
+    """Passes that differ in their micro-batch only."""
 
-    Attributes:
-        stage: that runs them.
-        each: the pass, as that of micro-batch 0.
-        first, final: whether it is the first or last of its stage and chunk in its direction.
-    """
-
-    stage: int
-    each: Pass
+    stage: int  # that runs them
+    each: Pass  # the pass, as that of micro-batch 0
+    # first, final: whether it is the first or last of its stage and chunk in its direction
     first: bool
     final: bool
 
 
 @dataclass(frozen=True)
 class Steps:
-    """All passes of a step in an order in which what a pass waits for comes before it.
+    """All passes of a step in an order in which what a pass waits for comes before it."""
 
-    Attributes:
-        kinds: distinct ones.
-        passes: of all stages.
-        kind: place of each pass's kind among `kinds`.
-        before: place of the pass before it on its stage; NONE: it is the stage's first.
-        source: place of the pass whose result it takes; NONE: the model's input.
-    """
-
-    kinds: tuple[PassKind, ...]
-    passes: tuple[Pass, ...]
-    kind: tuple[int, ...]
-    before: tuple[int, ...]
-    source: tuple[int, ...]
+    kinds: tuple[PassKind, ...]  # distinct ones
+    passes: tuple[Pass, ...]  # of all stages
+    kind: tuple[int, ...]  # place of each pass's kind among `kinds`
+    before: tuple[int, ...]  # place of the pass before it on its stage; NONE: it is the stage's first
+    source: tuple[int, ...]  # place of the pass whose result it takes; NONE: the model's input
 
     @cached_property
     def stage(self) -> np.ndarray:

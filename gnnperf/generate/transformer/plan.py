@@ -32,18 +32,14 @@ class Sharded(StrEnum):
 
 @dataclass(frozen=True)
 class Sharding:
-    """Settings of sharded data parallelism.
+    """Settings of sharded data parallelism."""
 
-    Attributes:
-        state: what is in parts.
-        reshard_after_forward: with PARAMETERS: whole parameters are dropped after a layer's forward pass and gathered
-            again; else they are kept until its backward pass (fully_shard's argument of that name).
-        release_gradients: with OPTIMIZER and sums in buckets: a unit's sum of gradients is made in its first backward
-            pass and goes when every rank has its part (as Llama 3 shards gradients in a pipeline); else all sums stay.
-    """
-
-    state: Sharded = Sharded.NOTHING
+    state: Sharded = Sharded.NOTHING  # what is in parts
+    # with PARAMETERS: whole parameters are dropped after a layer's forward pass and gathered again; else they are kept
+    # until its backward pass (fully_shard's argument of that name)
     reshard_after_forward: bool = True
+    # with OPTIMIZER and sums in buckets: a unit's sum of gradients is made in its first backward pass and goes when
+    # every rank has its part (as Llama 3 shards gradients in a pipeline); else all sums stay
     release_gradients: bool = False
 
     @property
@@ -232,24 +228,17 @@ class ContextExchange(StrEnum):
 
 @dataclass(frozen=True)
 class Parallelism:
-    """How ranks divide the work: tensor ranks are neighbors, then context ranks, replicas, stages (Megatron-LM).
+    """How ranks divide the work: tensor ranks are neighbors, then context ranks, replicas, stages (Megatron-LM)."""
 
-    Attributes:
-        tensor, pipeline, data: ranks of a shard group, stages, replicas.
-        expert: replicas or context ranks, side by side, that hold the experts of a layer together; each sends tokens
-            to the others.
-        sequence: tensor ranks divide norms, dropout and residuals too, along the sequence (Korthikanti et al. 2022).
-        context: ranks that divide the sequence of a sample in everything; each holds the same parameters.
-        context_exchange: what they exchange around attention.
-    """
-
-    tensor: int = 1
-    pipeline: int = 1
-    data: int = 1
+    tensor: int = 1  # ranks of a shard group
+    pipeline: int = 1  # stages
+    data: int = 1  # replicas
+    # replicas or context ranks, side by side, that hold the experts of a layer; each sends tokens to the others
     expert: int = 1
+    # tensor ranks divide norms, dropout and residuals too, along the sequence (Korthikanti et al. 2022)
     sequence: bool = False
-    context: int = 1
-    context_exchange: ContextExchange = ContextExchange.RING
+    context: int = 1  # ranks that divide the sequence of a sample in everything; each holds the same parameters
+    context_exchange: ContextExchange = ContextExchange.RING  # what they exchange around attention
 
     def __post_init__(self) -> None:
         for name in ("tensor", "pipeline", "data", "expert", "context"):
@@ -273,33 +262,22 @@ class Parallelism:
 
 @dataclass(frozen=True)
 class Schedule:
-    """How a step runs.
+    """How a step runs."""
 
-    Attributes:
-        global_batch: samples of a step, over all replicas.
-        micro_batch: samples that pass through the pipeline together.
-        pipeline: order of passes.
-        chunks: parts of the model that each stage holds; which numbers are allowed depends on the order.
-        recompute: activation checkpointing.
-        reduction: when gradients are summed over replicas.
-        bucket_bytes: of gradients; they go when so many are ready.
-        gradient_dtype: in which gradients of micro-batches are added up, and summed over replicas.
-        recomputed_layers: with full recomputation: the first so many layers of a chunk are, the others keep all
-            (Megatron-LM, recompute-method block); None: all.
-        ends_as_layers: embedding and logits count as a layer each where layers are divided over stages, so that the
-            first and the last chunk have one layer less (Megatron-LM, account-for-embedding-in-pipeline-split and
-            account-for-loss-in-pipeline-split).
-    """
-
-    global_batch: int
-    micro_batch: int
-    pipeline: Pipeline = Pipeline.ONE_F_ONE_B
-    chunks: int = 1
-    recompute: Recompute = Recompute.FULL
-    reduction: Reduction = Reduction.AT_END
-    bucket_bytes: float = 25.0 * MEBIBYTE
-    gradient_dtype: str = "float16"
+    global_batch: int  # samples of a step, over all replicas
+    micro_batch: int  # samples that pass through the pipeline together
+    pipeline: Pipeline = Pipeline.ONE_F_ONE_B  # order of passes
+    chunks: int = 1  # parts of the model that each stage holds; which numbers are allowed depends on the order
+    recompute: Recompute = Recompute.FULL  # activation checkpointing
+    reduction: Reduction = Reduction.AT_END  # when gradients are summed over replicas
+    bucket_bytes: float = 25.0 * MEBIBYTE  # of gradients; they go when so many are ready
+    gradient_dtype: str = "float16"  # in which gradients of micro-batches are added up, and summed over replicas
+    # with full recomputation: the first so many layers of a chunk are, the others keep all (Megatron-LM,
+    # recompute-method block); None: all
     recomputed_layers: int | None = None
+    # embedding and logits count as a layer each where layers are divided over stages, so that the first and the last
+    # chunk have one layer less (Megatron-LM, account-for-embedding-in-pipeline-split and
+    # account-for-loss-in-pipeline-split)
     ends_as_layers: bool = False
 
     def __post_init__(self) -> None:
@@ -321,25 +299,18 @@ class Schedule:
 
 @dataclass(frozen=True)
 class TransformerPlan:
-    """One configuration.
+    """One configuration."""
 
-    Attributes:
-        name: of the graph.
-        model, parallelism, schedule, block, sharding, offload: see there; they are checked against each
-            other.
-        experts: of its expert layers; None: there are none.
-        lengths: of samples, where they differ; None: all have model.sequence.
-    """
-
-    name: str
+    name: str  # of the graph
+    # model, parallelism, schedule, block, sharding, offload: see there; they are checked against each other
     model: Transformer
     parallelism: Parallelism
     schedule: Schedule
     block: Block = field(default_factory=Block)
-    experts: Experts | None = None
+    experts: Experts | None = None  # of its expert layers; None: there are none
     sharding: Sharding = field(default_factory=Sharding)
     offload: Offload = field(default_factory=Offload)
-    lengths: Lengths | None = None
+    lengths: Lengths | None = None  # of samples, where they differ; None: all have model.sequence
 
     def __post_init__(self) -> None:
         for check in (_check_division, _check_block, _check_experts, _check_sharding, _check_lengths):

@@ -5,40 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from gnnperf.core import Phase
+from gnnperf.generate.transformer import gradients, items
 from gnnperf.generate.transformer.activations import ActivationOffload, recomputed
 from gnnperf.generate.transformer.ends import embedding_backward, embedding_forward, head_backward, head_forward
-from gnnperf.generate.transformer.gradients import (
-    FIRST,
-    LAST,
-    Around,
-    Buckets,
-    GradientOffload,
-    Items,
-    Scattering,
-    Unit,
-    UnitKind,
-    Visit,
-    reduce_gradients,
-    resharded,
-    unit_parameters,
-    update,
-    zero_gradients,
-)
-from gnnperf.generate.transformer.items import (
-    Await,
-    Group,
-    HostWait,
-    Item,
-    Lane,
-    Line,
-    Op,
-    Placed,
-    Record,
-    Store,
-    Transfer,
-    items_of,
-    op,
-)
+from gnnperf.generate.transformer.gradients import FIRST, LAST, Around, Items, Unit, UnitKind, Visit
+from gnnperf.generate.transformer.items import Await, Group, Item, Lane, Line, Placed, Record, Store, Transfer, op
 from gnnperf.generate.transformer.layer import layer_backward, layer_forward
 from gnnperf.generate.transformer.lengths import with_sequence
 from gnnperf.generate.transformer.mlp import B
@@ -85,10 +56,10 @@ class Gathering(Around):
         return result
 
     def _dropped(self, unit: Unit) -> bool:
-        return resharded(self.plan, unit) and self._count(unit).total > 0
+        return gradients.resharded(self.plan, unit) and self._count(unit).total > 0
 
     def _count(self, unit: Unit) -> Count:
-        return unit_parameters(self.plan, unit)
+        return gradients.unit_parameters(self.plan, unit)
 
     def _issue(self, unit: Unit, phase: Phase) -> Iterator[Item]:
         """Own parts copied into the buffer, in the dtype of the products; then the all-gather."""
@@ -119,7 +90,7 @@ def stage_program(plan: TransformerPlan, stage: int, lengths: Sequence[int] = ()
     """All items of a step; `lengths` are those of its micro-batches' samples, (): all have model.sequence."""
     whole = StageProgram(plan, stage)
     own = {length: StageProgram(with_sequence(plan, length), stage) for length in set(lengths)}
-    result = [Placed(item) for item in zero_gradients(plan, stage)]
+    result = [Placed(item) for item in gradients.zero_gradients(plan, stage)]
     for each, first, final in flagged_passes(plan.order, stage):
         program = own[lengths[each.micro_batch]] if lengths else whole
         result += program.of_pass(each, first=first, final=final)
@@ -135,7 +106,7 @@ class StageProgram:
         self._tuples: dict[object, tuple[Placed, ...]] = {}
 
     def _placed(self, lines: Iterable[Line]) -> tuple[Placed, ...]:
-        return tuple(self._items.setdefault(item, Placed(item)) for item in items_of(lines))
+        return tuple(self._items.setdefault(item, Placed(item)) for item in items.items_of(lines))
 
     def _once(self, what: object, make: Callable[[], Iterable[Line]]) -> tuple[Placed, ...]:
         """The items of `what`, made when it is first requested."""
@@ -170,7 +141,7 @@ class StageProgram:
             yield from self._forward(at.unit)
             return
         for placed in self._backward(at.unit):
-            weights = isinstance(placed.item, Op) and placed.item.of_weights
+            weights = isinstance(placed.item, items.Op) and placed.item.of_weights
             if each.gradient is Gradient.BOTH or weights == (each.gradient is Gradient.WEIGHTS):
                 yield placed
 
@@ -181,8 +152,8 @@ class StageProgram:
     def after_passes(self) -> tuple[Placed, ...]:
         """After the last pass: what settings leave to do, sums of gradients, the update."""
         last = [item for setting in self._around for item in setting.after_passes()]
-        sums, own = reduce_gradients(self._plan, self._stage), update(self._plan, self._stage)
-        return self._placed((*last, *sums, *own))
+        sums = gradients.reduce_gradients(self._plan, self._stage)
+        return self._placed((*last, *sums, *gradients.update(self._plan, self._stage)))
 
     def _part(self, each: Pass) -> int:
         """Which part of the model the pass goes through."""
@@ -208,7 +179,7 @@ class StageProgram:
         before = comes_from_step_before(self._plan.order, self._stage, each)
         message = self._message("recv", group, phase, sent_before=before)
         yield Placed(message, f"{phase} {each.micro_batch} {self._part(each)}")
-        yield from self._once(("wait", phase), lambda: (HostWait(phase),))
+        yield from self._once(("wait", phase), lambda: (items.HostWait(phase),))
 
     def _sent_after(self, each: Pass) -> Iterator[Placed]:
         group, phase, step = self.ends(each)[1], *((B, -1) if each.backward else (Phase.FORWARD, 1))
@@ -230,10 +201,10 @@ class StageProgram:
             return
         for setting in self._around:
             if each.backward:
-                items = setting.after_backward(at) if after else setting.before_backward(at)
+                own = setting.after_backward(at) if after else setting.before_backward(at)
             else:
-                items = setting.after_forward(at) if after else setting.before_forward(at)
-            yield from self._placed(items)
+                own = setting.after_forward(at) if after else setting.before_forward(at)
+            yield from self._placed(own)
 
     def _forward(self, unit: Unit, phase: Phase = Phase.FORWARD) -> tuple[Placed, ...]:
         """A unit's forward items; of a layer in the backward phase, its recomputation."""
@@ -263,8 +234,8 @@ def settings(plan: TransformerPlan) -> tuple[Around, ...]:
     offers = (
         (plan.offload.activations is not Store.DEVICE, ActivationOffload(plan)),
         (state is Sharded.PARAMETERS, Gathering(plan)),
-        (buckets, Buckets(plan)),
-        (every_pass, Scattering(plan)),
-        (every_pass and plan.offload.optimizer is not Store.DEVICE, GradientOffload(plan)),
+        (buckets, gradients.Buckets(plan)),
+        (every_pass, gradients.Scattering(plan)),
+        (every_pass and plan.offload.optimizer is not Store.DEVICE, gradients.GradientOffload(plan)),
     )
     return tuple(setting for chosen, setting in offers if chosen)

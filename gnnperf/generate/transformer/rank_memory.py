@@ -9,17 +9,10 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from gnnperf.generate.transformer import gradients
 from gnnperf.generate.transformer.activations import recomputed
 from gnnperf.generate.transformer.ends import embedding_backward, embedding_forward, head_backward, head_forward
-from gnnperf.generate.transformer.gradients import (
-    FIRST,
-    LAST,
-    Unit,
-    UnitKind,
-    held_gradient_dtype,
-    resharded,
-    unit_parameters,
-)
+from gnnperf.generate.transformer.gradients import FIRST, LAST, Unit, UnitKind, held_gradient_dtype
 from gnnperf.generate.transformer.items import Store, uses_of
 from gnnperf.generate.transformer.layer import layer_backward, layer_forward
 from gnnperf.generate.transformer.passes import Gradient, stage_passes
@@ -153,7 +146,7 @@ class Changes:
             self.whole.add(at.unit)
             yield Hold(COPY_OUT, HeldFor.GATHERED, self._whole(at.unit))
         yield Stretch(at.pair, False)
-        if gathers and resharded(self.plan, at.unit):
+        if gathers and gradients.resharded(self.plan, at.unit):
             yield from self._reshard(at.unit)
         if at.unit.kind is UnitKind.LAYER and self.plan.offload.activations is not Store.DEVICE:
             yield from self._leave(retained_bytes(at.pair))
@@ -167,7 +160,7 @@ class Changes:
     def backward(self, at: Visited, before: Visited | None, gradient: Gradient) -> Iterator[Stretch | Hold]:
         """One unit's backward pass, or a part of it; `before` is the unit that comes next."""
         released = self.plan.sharding.release_gradients and self._has_parameters(at.unit, at.pair)
-        count, item = unit_parameters(self.plan, at.unit), DTYPE_BYTES[self.plan.schedule.gradient_dtype]
+        count, item = gradients.unit_parameters(self.plan, at.unit), DTYPE_BYTES[self.plan.schedule.gradient_dtype]
         if gradient is not Gradient.WEIGHTS:
             yield from self._begin_backward(at, before)
             if released:  # gradients of micro-batches are added up from the first one on
@@ -212,14 +205,14 @@ class Changes:
 
     def _has_parameters(self, unit: Unit, pair: Pair) -> bool:
         message = any(each.op in ("recv", "send") for each in pair.forward)
-        return not message and unit_parameters(self.plan, unit).total > 0
+        return not message and gradients.unit_parameters(self.plan, unit).total > 0
 
     def _whole(self, unit: Unit) -> int:
-        return unit_parameters(self.plan, unit).total * DTYPE_BYTES[self.plan.model.dtype]
+        return gradients.unit_parameters(self.plan, unit).total * DTYPE_BYTES[self.plan.model.dtype]
 
     def _issue(self, unit: Unit) -> Iterator[Hold]:
         """The buffer of an all-gather; the rank's part is copied into it over a flat tensor."""
-        part = unit_parameters(self.plan, unit).over(self.plan).total * DTYPE_BYTES[self.plan.model.dtype]
+        part = gradients.unit_parameters(self.plan, unit).over(self.plan).total * DTYPE_BYTES[self.plan.model.dtype]
         yield Hold(GATHER, HeldFor.TEMPORARY, part)
         yield Hold(GATHER, HeldFor.GATHERED, self._whole(unit))
         yield Hold(GATHER, HeldFor.TEMPORARY, -part)
@@ -231,7 +224,7 @@ class Changes:
 
     def _reduce(self, at: Visited) -> Iterator[Hold]:
         """Gradients of the unit into a send buffer, and the rank's part out of it."""
-        count = unit_parameters(self.plan, at.unit)
+        count = gradients.unit_parameters(self.plan, at.unit)
         if self._sending:
             yield Hold(REDUCE, HeldFor.TEMPORARY, -self._sending)
         sum_bytes = DTYPE_BYTES[self.plan.schedule.gradient_dtype]

@@ -45,7 +45,6 @@ from gnnperf.graph import EdgeList, consecutive, node_table
 # views      T1 T5 each
 # events     nothing: what they cost the host is in the segments around them
 
-
 LAUNCH_SEGMENTS = (Segment.T1, Segment.T2, Segment.T4, Segment.T3)
 LAUNCH_AT = LAUNCH_SEGMENTS.index(Segment.T4)
 FIRST_WORK = len(LAUNCH_SEGMENTS)  # where an item's device nodes begin
@@ -89,9 +88,7 @@ def group_size(group: Group, ways: Parallelism) -> int:
     return extents(ways).get(group, (2, 0))[0]
 
 
-def transfer_rows(
-    transfers: Sequence[Transfer], places: Sequence[tuple[int, int]], ways: Parallelism
-) -> pd.DataFrame:  # fmt: skip
+def transfer_rows(transfers: Sequence[Transfer], places: Sequence[tuple[int, int]], ways: Parallelism) -> pd.DataFrame:
     """[num_transfers] nodes of what ranks exchange; `places`: lowest rank of each group and distance of neighbors."""
     direct = [t.kind in ("send", "recv") for t in transfers]
     both = list(zip(transfers, direct, strict=True))
@@ -191,7 +188,6 @@ def _copy(item: Copy) -> dict[str, object]:
 # other            Await e `->|- copy -| Record f
 #
 # An event is the last work that its lane had been given, and what the lane itself was instructed to wait for since.
-
 
 NONE = -1
 # Kinds of items: kernels of the compute stream; transfers that the compute stream waits for, or not; device work that

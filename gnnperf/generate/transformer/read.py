@@ -17,11 +17,7 @@ SECTIONS = ("name", "model", "schedule", "experts", "lengths", *OPTIONAL, "sourc
 
 
 def plan_from(raw: Mapping[str, Any], where: str) -> TransformerPlan:
-    """The plan of a mapping of sections; `source` states where its numbers come from and is not used.
-
-    Raises:
-        InputError: an unknown or missing key, a wrong type, a value that cannot be, settings that do not go together.
-    """
+    """The plan of a mapping of sections; `source` is where its numbers come from, not used. Errors: see read_plan."""
     keys_in(raw, SECTIONS, where)
     experts = raw.get("experts")
     return TransformerPlan(

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-import shutil
 import statistics
-import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +14,7 @@ import torch.distributed as dist
 
 from gnnperf.record.calibrate.point import Cache, CommPoint, Reading, write_readings
 from gnnperf.record.launcher import put_transport_first, short_slice
+from gnnperf.record.machine import nvidia_smi
 
 MESSAGE_BYTES = tuple(2**power for power in (10, 13, 16, 18, 20, 22, 24, 26))
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
@@ -127,7 +126,6 @@ def _transfer(point: CommPoint, group: dist.ProcessGroup) -> Transfer:
 
 # How GPUs are joined: the matrix of `nvidia-smi topo -m`, and who can reach whose memory.
 
-
 TIMEOUT_S = 30.0
 GPU = re.compile(r"GPU(\d+)")
 STYLE = re.compile(r"\x1b\[[0-9;]*m")  # nvidia-smi underlines its header
@@ -157,18 +155,8 @@ def parse_topology(text: str) -> Pairs:
 
 def read_topology(num_gpus: int) -> Pairs:
     """Of this machine's GPUs; "unknown" for pairs that nvidia-smi does not name (as where it is absent)."""
-    given = parse_topology(_nvidia_smi())
+    given = parse_topology(nvidia_smi("topo", "-m", timeout_s=TIMEOUT_S))
     return {(a, b): given.get((a, b), UNKNOWN) for a in range(num_gpus) for b in range(a + 1, num_gpus)}
-
-
-def _nvidia_smi() -> str:
-    if shutil.which("nvidia-smi") is None:
-        return ""
-    try:
-        return subprocess.run(["nvidia-smi", "topo", "-m"], capture_output=True, text=True, timeout=TIMEOUT_S,
-                              check=True).stdout  # fmt: skip
-    except (OSError, subprocess.SubprocessError):
-        return ""
 
 
 def one_pair_per_link(pairs: Mapping[tuple[int, int], str]) -> list[tuple[int, int, str]]:

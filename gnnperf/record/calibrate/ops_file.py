@@ -75,7 +75,6 @@ def _point(line: bytes, where: str) -> OpPoint:
 
 # The op table: one row per measured point and way of measuring, as Parquet with the columns' meaning inside.
 
-
 COLUMNS: Mapping[str, tuple[pa.DataType, str]] = {
     "op": (pa.string(), "as in traces, e.g. aten::mm; all_reduce, ... and send for collectives; a host cost's name"),
     "kind": (pa.string(), "op, collective or host"),

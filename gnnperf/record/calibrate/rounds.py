@@ -115,7 +115,6 @@ def results(rounds: Sequence[Sequence[Reading]]) -> list[Result]:
 
 # From latencies to a device's numbers: sustained rates, launch floor, and what links do.
 
-
 PRODUCTS = ("aten::mm", "aten::bmm", "aten::_scaled_mm")
 STREAMS = {"aten::copy_": "copy", "aten::sum": "read", "aten::add.out": "triad"}
 PLAIN_DTYPES = {"float8_e4m3fn": "float8"}

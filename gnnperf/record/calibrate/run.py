@@ -179,9 +179,7 @@ def device_mapping(machine: Machine, results: Iterable[Result], provenance: Mapp
 
 
 def _measured(result: Mapping[str, Measured]) -> dict[str, dict[str, float]]:
-    return {
-        name: {key: _rounded(value) for key, value in asdict(interval).items()} for name, interval in result.items()
-    }
+    return {name: {key: _rounded(value) for key, value in asdict(one).items()} for name, one in result.items()}
 
 
 def _rounded(value: float) -> float:

@@ -15,28 +15,10 @@ from functools import cached_property
 
 import numpy as np
 
+from gnnperf import generate
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core import InputError, each
-from gnnperf.generate import (
-    Item,
-    ItemTable,
-    Lane,
-    Order,
-    Parallelism,
-    PlanRuns,
-    Run,
-    Runs,
-    Steps,
-    Transfer,
-    TransformerPlan,
-    WorkBook,
-    build_graph_of,
-    item_table,
-    rank_tensors,
-    run_us,
-    side_lane,
-    steps,
-)
+from gnnperf.generate import Item, ItemTable, Lane, Order, Parallelism, PlanRuns, Run, Runs, Transfer, TransformerPlan
 from gnnperf.hardware import ClusterSpec
 from gnnperf.memory import planned_peak
 from gnnperf.schedule import NUM_UNROLLED, schedule_with_contention
@@ -59,7 +41,7 @@ def bounds(plans: Sequence[TransformerPlan], cluster: ClusterSpec) -> list[Bound
     by_ways: dict[Parallelism, list[int]] = defaultdict(list)
     for i, plan in enumerate(plans):
         by_ways[plan.parallelism].append(i)
-    book, kernels, result = WorkBook(), _Kernels(cluster), dict[int, Bound]()
+    book, kernels, result = generate.WorkBook(), _Kernels(cluster), dict[int, Bound]()
     for ways, members in each(list(by_ways.items()), "bounding steps", "ways to divide"):
         own = [plans[i] for i in members]
         result |= zip(members, _bounds(own, ways, kernels, book), strict=True)
@@ -67,7 +49,7 @@ def bounds(plans: Sequence[TransformerPlan], cluster: ClusterSpec) -> list[Bound
 
 
 def _bounds(
-    plans: Sequence[TransformerPlan], ways: Parallelism, kernels: _Kernels, book: WorkBook
+    plans: Sequence[TransformerPlan], ways: Parallelism, kernels: _Kernels, book: generate.WorkBook
 ) -> Iterator[Bound]:  # fmt: skip
     work = [book.of_plan(plan, _short(plan.order)) for plan in plans]
     own = {id(runs): runs for one in work for runs in one.passes}
@@ -100,12 +82,11 @@ class _Kernels:
         """[num_items, 2] us on the device and of the host; a transfer is its exit only."""
         new = [item for item in items if item not in self._known]
         if new:
-            rows = item_table(new, replace(ways, pipeline=1))
+            rows = generate.item_table(new, replace(ways, pipeline=1))
             us = self.us(rows)
             own = rows.stage < 0
-            both = [
-                np.bincount(rows.item[own & side], us[own & side], len(new)) for side in (~rows.on_host, rows.on_host)
-            ]
+            sides = (own & ~rows.on_host, own & rows.on_host)
+            both = [np.bincount(rows.item[side], us[side], len(new)) for side in sides]
             self._known |= zip(new, zip(*(column.tolist() for column in both), strict=True), strict=True)
         return np.array([self._known[item] for item in items])
 
@@ -124,13 +105,13 @@ class _Lengths:
         moved = np.zeros((ways.pipeline, len(items)))
         transfers = [i for i, item in enumerate(items) if isinstance(item, Transfer)]
         if transfers:
-            rows = item_table([items[i] for i in transfers], ways)
+            rows = generate.item_table([items[i] for i in transfers], ways)
             us, between = kernels.us(rows), rows.stage >= 0
             np.add.at(moved, (rows.stage[between], np.array(transfers)[rows.item[between]]), us[between])
         self._device_us = device + moved  # [stages, num_items]
         self._differs = (moved != moved[0]).any(axis=0)  # [num_items] between stages
         self._like = np.unique(moved, axis=0, return_inverse=True)[1].tolist()  # [stages] equal ones have one number
-        side = [side_lane(item) for item in items]
+        side = [generate.side_lane(item) for item in items]
         self._lane = np.array([-1 if lane is None else int(lane) for lane in side], dtype=np.int64)
         self._is_kernel = (self._lane < 0) & (moved.sum(axis=0) == 0)
         self._places: dict[int, tuple[np.ndarray, bool]] = {}
@@ -155,7 +136,7 @@ class _Lengths:
             device_us = self._device_us[stage, at]
             lanes = np.bincount(self._lane[at] + 1, device_us, minlength=LANES + 1)[1:]
             kernels, host = float(device_us[self._is_kernel[at]].sum()), float(self._host_us[at].sum())
-            self._known[key] = np.concatenate([[run_us(run, device_us.tolist()), kernels, host], lanes])
+            self._known[key] = np.concatenate([[generate.run_us(run, device_us.tolist()), kernels, host], lanes])
         return self._known[key]
 
 
@@ -164,7 +145,7 @@ class _Step:
 
     def __init__(self, order: Order, work: PlanRuns, lengths: _Lengths) -> None:
         self.order, self._short = order, _short(order)
-        self._placed: Steps = steps(self._short)
+        self._placed: generate.Steps = generate.steps(self._short)
         self._after = np.array([lengths.of(run, stage) for stage, run in enumerate(work.after)])
         kinds = zip(self._placed.kinds, work.of_kind, strict=True)
         self._kinds = np.array([lengths.of_pass(work.passes[own], kind.stage) for kind, own in kinds])
@@ -253,7 +234,7 @@ def with_micro_batches(plan: TransformerPlan, number: int) -> TransformerPlan:
 
 def step_us(plan: TransformerPlan, cluster: ClusterSpec) -> float:
     """Of the whole graph: its makespan, or without a flush its period."""
-    graph = build_graph_of(plan)
+    graph = generate.build_graph_of(plan)
     given = AnalyticPredictor().predict(graph, cluster)
     if given.uncovered_ops or given.isolated is None:
         names = ", ".join(given.uncovered_ops)
@@ -269,4 +250,4 @@ def peak_bytes(plan: TransformerPlan) -> int:
     most = 2 * plan.parallelism.pipeline * plan.schedule.chunks
     whole = plan.schedule.pipeline.keeps_all or plan.num_micro_batches <= most
     same = plan if whole else with_micro_batches(plan, most)  # no more are in flight
-    return max(planned_peak(one).peak_bytes for one in rank_tensors(same))
+    return max(planned_peak(one).peak_bytes for one in generate.rank_tensors(same))

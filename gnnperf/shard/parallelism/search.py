@@ -86,12 +86,7 @@ class SearchOutcome:
 
 
 def search_plans(problem: Problem, effort: Effort, given: TransformerPlan | None = None) -> SearchOutcome:
-    """The best plan, and what it is compared with.
-
-    Args:
-        problem: the candidates and what they must fit.
-        effort: how much may be judged.
-        given: a plan to compare with, candidate or not.
+    """The best plan, and what it is compared with; `given`: a plan to compare with as well, candidate or not.
 
     Raises:
         InputError: no candidate fits.
@@ -148,9 +143,8 @@ class _Search:
                 if not self._fits(i, self.problem.capacity_bytes):
                     continue
                 cost = layer_passes(self.plans[i])
-                if self.options and (
-                    len(self.options) >= self.effort.judged or spent + cost > self.effort.layer_passes
-                ):
+                is_spent = len(self.options) >= self.effort.judged or spent + cost > self.effort.layer_passes
+                if self.options and is_spent:
                     return float(self.value[i])
                 self._judge(i)
                 best, spent = min(best, self._value_of(i)), spent + cost
@@ -247,21 +241,15 @@ def _kind(plan: TransformerPlan) -> tuple[object, ...]:
     return ways.pipeline > 1, ways.context > 1, plan.schedule.pipeline, plan.sharding.reduces_every_pass
 
 
-COMPUTE, RECOMPUTE, WAITED, BUBBLE, OTHER = (
-    "kernels", "recomputation", "collectives and messages waited for", "pipeline bubble",
-    "gathers, gradient sums, host and contention not hidden",
-)  # fmt: skip
+COMPUTE, RECOMPUTE, WAITED = "kernels", "recomputation", "collectives and messages waited for"
+BUBBLE, OTHER = "pipeline bubble", "gathers, gradient sums, host and contention not hidden"
 
 
 def parts(one: Option, plain: Bound) -> dict[str, float]:
     """Of a judged step, by the stage that ends last in its bound; `plain`: its bound without recomputation."""
     again = max(one.bound.kernels_us - plain.kernels_us, 0.0)
-    known = {
-        COMPUTE: one.bound.kernels_us - again,
-        RECOMPUTE: again,
-        WAITED: one.bound.transfers_us,
-        BUBBLE: one.bound.bubble_us,
-    }
+    known = {COMPUTE: one.bound.kernels_us - again, RECOMPUTE: again, WAITED: one.bound.transfers_us}
+    known[BUBBLE] = one.bound.bubble_us
     return {**known, OTHER: one.step_us - sum(known.values())}
 
 

@@ -25,7 +25,6 @@ SHARDINGS = (
 Order = tuple[Pipeline, int, bool]
 Retained = tuple[Recompute, int | None]  # what is computed again, and of how many layers of a chunk; None: of all
 
-
 Contexts = Sequence[int] | None  # numbers of context ranks; None: those that leave each one LEAST_POSITIONS
 
 

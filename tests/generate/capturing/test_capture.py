@@ -40,9 +40,8 @@ def data_parallel() -> Step:
 
 
 def nodes_of(graph: ExecutionGraph, node_type: str, rank: int = 0) -> list[tuple[str, str]]:
-    mine = graph.nodes[
-        (graph.nodes["node_type"] == node_type) & (graph.nodes["rank"] == rank) & (graph.nodes["step"] == 1)
-    ]
+    nodes = graph.nodes[graph.nodes["step"] == 1]
+    mine = nodes[(nodes["node_type"] == node_type) & (nodes["rank"] == rank)]
     return list(zip(mine["op_name"].astype(str), mine["phase"].astype(str), strict=True))
 
 
@@ -128,11 +127,7 @@ def test_gradients_are_summed_in_place_unless_they_are_shared() -> None:
 @pytest.mark.parametrize(
     ("look", "error", "message"),
     [
-        (
-            lambda rows: rows.sum().item(),
-            InputError,
-            r"rank 0, test_capture.py:\d+: aten._local_scalar_dense needs",
-        ),
+        (lambda rows: rows.sum().item(), InputError, r"rank 0, test_capture.py:\d+: aten._local_scalar_dense needs"),
         (lambda rows: rows.nonzero(), InputError, r"rank 0, test_capture.py:\d+: aten.nonzero needs numbers"),
         (lambda rows: rows.numpy(), InputError, r"rank 0, test_capture.py:\d+: a tensor's memory is read"),
         (lambda rows: dist.recv(rows, 1 - dist.get_rank()), InputError, "wait for each other"),

@@ -92,7 +92,6 @@ def test_half_precision_casts_every_parameter_of_a_product_once() -> None:
 
 # What a rank of a residual network holds, by hand.
 
-
 PARAMETERS = 435
 
 
@@ -140,7 +139,6 @@ def test_memory_grows_with_the_batch_and_falls_with_the_dtype() -> None:
 
 
 # A mapping becomes a plan, or one message.
-
 
 RAW: dict[str, Any] = {
     "name": "a",

@@ -119,9 +119,7 @@ def _part(drawn: Drawn, rank: int, group: str, name: str, met: list[int]) -> int
     return arrive
 
 
-def _meetings(
-    item: Meeting, rank: int, rows: int, columns: int, number: int
-) -> list[tuple[tuple[object, ...], str]]:  # fmt: skip
+def _meetings(item: Meeting, rank: int, rows: int, columns: int, number: int) -> list[tuple[tuple[object, ...], str]]:
     """What the parts of one transfer have in common, and the stream of this rank's part."""
     row, column = divmod(rank, columns)
     if item.group == "ring":

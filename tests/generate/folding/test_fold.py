@@ -48,9 +48,8 @@ def _predicted(graph: ExecutionGraph) -> Schedule:
     cluster = choose_target(graph, load_device("a100_sxm_80gb") if graph.runs_on_gpu else None, None).cluster
     values = AnalyticPredictor().predict(graph, cluster)
     assert values.isolated is not None
-    return schedule_with_contention(
-        graph, np.nan_to_num(values.latency_us), values.lag_us, values.isolated, num_unrolled=2
-    ).schedule
+    latency_us = np.nan_to_num(values.latency_us)
+    return schedule_with_contention(graph, latency_us, values.lag_us, values.isolated, num_unrolled=2).schedule
 
 
 def _same(whole: Schedule, small: Schedule, folded: Folded) -> None:

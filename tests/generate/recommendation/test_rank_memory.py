@@ -68,8 +68,7 @@ def test_rows_and_columns_are_divided() -> None:
 
 def test_replicated_tables_have_gradients_as_large() -> None:
     (both,) = recommendation_tensors(_plan({"a": "replicated", "b": "replicated"}))
-    gradients = planned_peak(both).parts_bytes[Part.GRADIENTS]
-    assert gradients == 4 * (DENSE + 1100 * 8)
+    assert planned_peak(both).parts_bytes[Part.GRADIENTS] == 4 * (DENSE + 1100 * 8)
 
 
 def test_one_rank_updates_tables_without_gradients_and_buckets() -> None:
@@ -82,8 +81,8 @@ def test_one_rank_updates_tables_without_gradients_and_buckets() -> None:
 def test_step_of_all_to_all_holds_vectors_of_both_sides() -> None:
     """After the exchange: vectors of the own table for 64 samples are gone, those of both tables for 32 are there."""
     first, _ = recommendation_tensors(_plan({"a": 0, "b": 1}))
-    activations = planned_peak(first).parts_bytes[Part.ACTIVATIONS]
-    assert activations >= 64 * 2 * 8 + 32 * 2 * 8 * 4  # indices of the own table, vectors of both tables
+    needed = 64 * 2 * 8 + 32 * 2 * 8 * 4  # indices of the own table, vectors of both tables
+    assert planned_peak(first).parts_bytes[Part.ACTIVATIONS] >= needed
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

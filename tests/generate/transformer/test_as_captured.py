@@ -10,17 +10,10 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn import functional as F
 
 from gnnperf.core.schema import NodeType
+from gnnperf.generate import Parallelism, Recompute, Schedule, Sharded, Sharding, TransformerPlan
 from gnnperf.generate.capturing import capture
 from gnnperf.generate.transformer.build import build_plan
-from gnnperf.generate.transformer.plan import (
-    Parallelism,
-    Recompute,
-    Schedule,
-    Sharded,
-    Sharding,
-    Transformer,
-    TransformerPlan,
-)
+from gnnperf.generate.transformer.plan import Transformer
 from gnnperf.graph.execution_graph import ExecutionGraph
 from tests.generate.transformer.test_block import LLAMA
 

@@ -20,7 +20,6 @@ LLAMA = Block(
     positions=Positions.ROTARY, bias=False, dropout=False, tied_embedding=False,
 )  # fmt: skip
 MODEL = Transformer(layers=4, hidden=256, heads=4, sequence=128, vocabulary=1024, dtype="bfloat16")
-NONE = {"recompute": Recompute.NONE}
 
 
 def llama(ways: Parallelism = Parallelism(), block: Block = LLAMA, batch: int = 4) -> TransformerPlan:  # noqa: B008

@@ -7,23 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gnnperf.generate import ContextExchange, Parallelism, Recompute, Schedule, Sharded, Sharding, TransformerPlan
 from gnnperf.generate.transformer.block import Block, Experts, Kernels
 from gnnperf.generate.transformer.build import build_plan
 from gnnperf.generate.transformer.ends import embedding_backward, embedding_forward, head_backward, head_forward
 from gnnperf.generate.transformer.items import Offload, Op, Store
 from gnnperf.generate.transformer.layer import layer_backward, layer_forward
-from gnnperf.generate.transformer.plan import (
-    ContextExchange,
-    Parallelism,
-    Pipeline,
-    Recompute,
-    Reduction,
-    Schedule,
-    Sharded,
-    Sharding,
-    Transformer,
-    TransformerPlan,
-)
+from gnnperf.generate.transformer.plan import Pipeline, Reduction, Transformer
 from gnnperf.generate.uses import Use
 from tests.generate.transformer.plans import every_rank, product_flops, step_us
 from tests.generate.transformer.test_block import LLAMA

@@ -8,19 +8,11 @@ import numpy as np
 import pytest
 
 from gnnperf.core.errors import InputError
-from gnnperf.generate import build_graph_of, drawn_graphs, rank_tensors
+from gnnperf.generate import Schedule, Sharded, Sharding, TransformerPlan, build_graph_of, drawn_graphs, rank_tensors
 from gnnperf.generate.transformer.block import Experts
 from gnnperf.generate.transformer.build import build_plan
 from gnnperf.generate.transformer.memory import misplaced_groups
-from gnnperf.generate.transformer.plan import (
-    Parallelism,
-    Recompute,
-    Reduction,
-    Schedule,
-    Sharded,
-    Sharding,
-    TransformerPlan,
-)
+from gnnperf.generate.transformer.plan import Parallelism, Recompute, Reduction
 from gnnperf.generate.transformer.routing import chosen_shares, drawn_loads, with_load
 from gnnperf.generate.transformer.sizes import expert_layer_parameters, stage_count
 from tests.generate.transformer.plans import product_flops, transfers
@@ -127,9 +119,8 @@ def test_shares_of_skewed_routing_by_hand() -> None:
     assert chosen_shares(3, 1, 1.0) == pytest.approx(np.array([6, 3, 2]) / 11)
     first, second = 6 / 11 + 3 / 11 * 6 / 8 + 2 / 11 * 6 / 9, 3 / 11 + 6 / 11 * 3 / 5 + 2 / 11 * 3 / 9
     assert chosen_shares(3, 2, 1.0) == pytest.approx([first, second, 2 - first - second], abs=0.03)
-    assert chosen_shares(8, 2, 0.0) == pytest.approx([1 / 4] * 8) and chosen_shares(3, 3, 1.0) == pytest.approx(
-        [1.0] * 3
-    )
+    assert chosen_shares(8, 2, 0.0) == pytest.approx([1 / 4] * 8)
+    assert chosen_shares(3, 3, 1.0) == pytest.approx([1.0] * 3)
 
 
 def test_drawn_steps_have_the_load_of_the_busiest_rank() -> None:
@@ -158,8 +149,7 @@ def test_tensor_ranks_route_their_part_of_the_sequence() -> None:
 
 def test_groups_of_experts_that_leave_their_machine_are_named() -> None:
     plan = mixture(Parallelism(tensor=2, data=8, expert=4, sequence=True))
-    sentences = misplaced_groups(plan, 6)
-    assert any("expert" in sentence for sentence in sentences)
+    assert any("expert" in sentence for sentence in misplaced_groups(plan, 6))
 
 
 @pytest.mark.parametrize(

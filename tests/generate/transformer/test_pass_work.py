@@ -6,19 +6,8 @@ from collections.abc import Sequence
 import pytest
 
 from gnnperf.core import Phase
-from gnnperf.generate.transformer.items import (
-    Await,
-    Copy,
-    Group,
-    HostAwait,
-    HostWait,
-    Item,
-    Lane,
-    Placed,
-    Record,
-    Transfer,
-    op,
-)
+from gnnperf.generate import Item, Lane, Transfer
+from gnnperf.generate.transformer.items import Await, Copy, Group, HostAwait, HostWait, Placed, Record, op
 from gnnperf.generate.transformer.pass_work import Run, WorkBook, item_table, run_us, side_lane
 from gnnperf.generate.transformer.passes import flagged_passes, steps
 from gnnperf.generate.transformer.plan import Parallelism, Pipeline, Reduction, Sharded, Sharding, TransformerPlan
@@ -27,7 +16,6 @@ from gnnperf.generate.transformer.rank_nodes import rank_nodes
 from tests.generate.transformer.plans import small
 
 KERNEL = op("aten::add", Phase.FORWARD, None)
-
 
 FREE = Transfer("all_gather", Group.DATA, 8.0, "float16", Phase.FORWARD, awaited=False, follows_compute=False)
 SIDE, HELD = (Transfer("all_reduce", Group.TENSOR, 8.0, "float16", Phase.FORWARD, awaited) for awaited in (False, True))

@@ -5,24 +5,14 @@ from typing import Any
 
 import pytest
 
-from gnnperf.generate import HeldFor, Hold, RankTensors
+from gnnperf.generate import HeldFor, Hold, Pair, RankTensors, Sharded, Sharding, TransformerPlan
 from gnnperf.generate.transformer import activations
 from gnnperf.generate.transformer.block import Experts, Kernels
 from gnnperf.generate.transformer.build import build_plan
 from gnnperf.generate.transformer.items import Offload, Store
 from gnnperf.generate.transformer.memory import held_bytes, most_in_flight, stage_tensors
 from gnnperf.generate.transformer.passes import Order
-from gnnperf.generate.transformer.plan import (
-    Parallelism,
-    Pipeline,
-    Recompute,
-    Reduction,
-    Schedule,
-    Sharded,
-    Sharding,
-    Transformer,
-    TransformerPlan,
-)
+from gnnperf.generate.transformer.plan import Parallelism, Pipeline, Recompute, Reduction, Schedule, Transformer
 from gnnperf.generate.transformer.rank_memory import embedding_uses, head_uses, layer_uses
 from gnnperf.generate.transformer.sizes import layers_of, owned_count, stage_count
 from gnnperf.generate.uses import retained_bytes
@@ -41,12 +31,9 @@ PARAMETERS = 4 * LAYER + EMBEDDING + HEAD
 
 
 def _plan(state: Sharded, *, reshard: bool = True, batch: int = 1, **settings: Any) -> TransformerPlan:
-    schedule = Schedule(
-        4 * batch, 1, recompute=settings.pop("recompute", Recompute.NONE), gradient_dtype="float32"
-    )  # fmt: skip
-    return TransformerPlan(
-        "small", MODEL, Parallelism(data=4), schedule, LLAMA, sharding=Sharding(state, reshard), **settings
-    )  # fmt: skip
+    recompute, sharding = settings.pop("recompute", Recompute.NONE), Sharding(state, reshard)
+    schedule = Schedule(4 * batch, 1, recompute=recompute, gradient_dtype="float32")
+    return TransformerPlan("small", MODEL, Parallelism(data=4), schedule, LLAMA, sharding=sharding, **settings)
 
 
 def _peak(plan: TransformerPlan) -> PeakMemory:
@@ -134,12 +121,10 @@ def test_a_layer_of_llama_keeps_what_its_ops_take_backward() -> None:
 def test_sequence_parallelism_divides_everything(ways: int) -> None:
     """Korthikanti et al. 2022, table 2: sbh (34/t + 5as/(ht)), and statistics of norms."""
     model = Transformer(layers=2, hidden=64, heads=4, sequence=32, vocabulary=128)
-    plan = TransformerPlan(
-        "g", model, Parallelism(tensor=ways, sequence=True), Schedule(1, 1, recompute=Recompute.NONE)
-    )
+    schedule = Schedule(1, 1, recompute=Recompute.NONE)
+    plan = TransformerPlan("g", model, Parallelism(tensor=ways, sequence=True), schedule)
     sbh, scores = 32 * 64, 5 * 4 * 32 * 32
-    retained = int(courses(layer_uses(plan), in_blocks(lambda n: n))[0].net[ASKED])
-    assert retained == (34 * sbh + scores) // ways + 16 * 32 // ways
+    assert _retained(layer_uses(plan)) == (34 * sbh + scores) // ways + 16 * 32 // ways
 
 
 ONE_LAYER_AT_A_TIME = Schedule(4, 1, recompute=Recompute.NONE)
@@ -221,9 +206,8 @@ def test_gradients_that_are_released_leave_each_rank_its_part() -> None:
 def test_ends_that_count_as_layers_have_stages_with_a_layer_less() -> None:
     plan = _in_pipeline(ends_as_layers=True)
     assert [len(layers_of(plan, stage)) for stage in range(4)] == [1, 2, 2, 1]
-    assert [stage_count(plan, stage).total for stage in range(4)] == [
-        LAYER + EMBEDDING, 2 * LAYER, 2 * LAYER, LAYER + HEAD,
-    ]  # fmt: skip
+    totals = [stage_count(plan, stage).total for stage in range(4)]
+    assert totals == [LAYER + EMBEDDING, 2 * LAYER, 2 * LAYER, LAYER + HEAD]
     assert len(build_plan(plan).ranks) == 4
 
 
@@ -238,9 +222,9 @@ def _gpt3(recompute: Recompute, tensor: int = 1, micro_batch: int = 1) -> Transf
     return TransformerPlan("gpt3", GPT3, Parallelism(tensor), Schedule(4, micro_batch, recompute=recompute))
 
 
-def _retained(plan: TransformerPlan) -> int:
-    """Bytes of a layer between its passes: what it leaves, its input instead of its result."""
-    return int(courses(layer_uses(plan), in_blocks(lambda n: n))[0].net[ASKED])
+def _retained(pair: Pair) -> int:
+    """Bytes between its passes: of a layer what it leaves, its input instead of its result."""
+    return int(courses(pair, in_blocks(lambda n: n))[0].net[ASKED])
 
 
 @pytest.mark.parametrize("tensor", [1, 8])
@@ -254,7 +238,7 @@ def test_a_layer_keeps_what_korthikanti_counts(tensor: int, micro_batch: int) ->
         Recompute.SELECTIVE: sbh * (10 + 24 / tensor) + STATISTICS * tokens,
         Recompute.FULL: 2 * sbh,
     }
-    assert {kind: _retained(_gpt3(kind, tensor, micro_batch)) for kind in Recompute} == closed
+    assert {kind: _retained(layer_uses(_gpt3(kind, tensor, micro_batch))) for kind in Recompute} == closed
     assert tensor > 1 or closed[Recompute.NONE] == sbh * (34 + core) + STATISTICS * tokens
 
 
@@ -262,9 +246,7 @@ def test_the_ends_keep_what_korthikanti_counts() -> None:
     """Ibid., section 4.3: mask of the embedding's dropout sbh; inputs of norm and logits 4sbh; logits 4sbv."""
     plan = _gpt3(Recompute.NONE)
     tokens, hidden = GPT3.sequence, GPT3.hidden
-    first, last = (
-        int(courses(pair(plan), in_blocks(lambda n: n))[0].net[ASKED]) for pair in (embedding_uses, head_uses)
-    )
+    first, last = (_retained(uses(plan)) for uses in (embedding_uses, head_uses))
     x, ids, statistics = 2 * tokens * hidden, 8 * tokens, 8 * tokens
     assert first == tokens * hidden + x + 2 * ids  # and its result, and tokens and positions
     assert last == 2 * x + 4 * tokens * GPT3.vocabulary + statistics + ids - x  # the last layer's result is copied
@@ -290,7 +272,7 @@ def test_a_stage_of_1f1b_holds_as_many_micro_batches_as_stages_follow(stage: int
     plan = small(pipeline=4, batch=8, **ALL_KEPT)
     result = [peak.parts_bytes[Part.ACTIVATIONS] for peak in _peaks(plan)]
     if stage in (1, 2):
-        assert result[1] - result[2] == _retained(plan)
+        assert result[1] - result[2] == _retained(layer_uses(plan))
     few = _peaks(replace(plan, schedule=replace(plan.schedule, global_batch=4)))
     assert result[stage] == few[stage].parts_bytes[Part.ACTIVATIONS]  # however many there are
 
@@ -300,9 +282,9 @@ def test_gpipe_holds_all_micro_batches() -> None:
     held = [b.parts_bytes[Part.ACTIVATIONS] - a.parts_bytes[Part.ACTIVATIONS] for a, b in zip(two, four, strict=True)]
     plan = small(pipeline=2, **ALL_KEPT)
     tokens = SMALL_MODEL.sequence
-    first = _retained(plan) * 2 + tokens * SMALL_MODEL.hidden + 16 * tokens
+    first = _retained(layer_uses(plan)) * 2 + tokens * SMALL_MODEL.hidden + 16 * tokens
     assert held[0] == 2 * first  # two more of two layers, of the dropout's mask, tokens and positions
-    assert held[1] > 2 * (_retained(plan) * 2 + 4 * tokens * plan.vocabulary_per_rank)  # and of the logits
+    assert held[1] > 2 * (_retained(layer_uses(plan)) * 2 + 4 * tokens * plan.vocabulary_per_rank)  # and of the logits
 
 
 def test_interleaving_holds_more_than_1f1b() -> None:

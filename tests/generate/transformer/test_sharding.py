@@ -9,20 +9,14 @@ import pytest
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import NodeType
+from gnnperf.generate.transformer import sizes
 from gnnperf.generate.transformer.activations import retained_bytes
 from gnnperf.generate.transformer.block import Block
 from gnnperf.generate.transformer.build import build_plan
 from gnnperf.generate.transformer.gradients import HOST_ADAM
 from gnnperf.generate.transformer.items import FROM_STORAGE, TO_DEVICE, TO_HOST, TO_STORAGE, Offload, Store
 from gnnperf.generate.transformer.plan import Parallelism, Recompute, Reduction, Sharded, Sharding, TransformerPlan
-from gnnperf.generate.transformer.sizes import (
-    embedding_parameters,
-    first_parameters,
-    head_parameters,
-    layer_parameters,
-    owned_count,
-    stage_count,
-)
+from gnnperf.generate.transformer.sizes import layer_parameters, owned_count, stage_count
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware import default_cluster, load_device
 from tests.generate.transformer.plans import MODEL, product_flops, sent_bytes, small, transfers, with_times
@@ -48,7 +42,7 @@ def volume(plan: TransformerPlan) -> float:
 
 def _root_share(plan: TransformerPlan) -> float:
     """Of the parameters, those of the ends, which are gathered once only: they stay from forward to backward."""
-    ends = head_parameters(plan) + (first_parameters(plan) if plan.block.tied_embedding else 0)
+    ends = sizes.head_parameters(plan) + (sizes.first_parameters(plan) if plan.block.tied_embedding else 0)
     return ends / stage_count(plan, 0).total
 
 
@@ -72,7 +66,7 @@ def test_the_volume_is_twice_or_three_times_the_parameters(plan: TransformerPlan
 def test_messages_of_sharded_parameters_by_hand() -> None:
     """Four layers gathered twice, a tied embedding with positions and last norm once; each reduce-scattered once."""
     plan = sharded(Sharded.PARAMETERS)
-    layer, root = layer_parameters(plan), first_parameters(plan) + head_parameters(plan)
+    layer, root = layer_parameters(plan), sizes.first_parameters(plan) + sizes.head_parameters(plan)
     assert transfers(build_plan(plan)) == {
         ("all_gather", layer * 2.0 / REPLICAS, REPLICAS): 8,
         ("all_gather", root * 2.0 / REPLICAS, REPLICAS): 1,
@@ -86,9 +80,8 @@ def test_buckets_of_a_sharded_optimizer_are_reduce_scattered() -> None:
     plan = sharded(Sharded.OPTIMIZER, reduction=Reduction.BUCKETS, bucket_bytes=1.0)
     result = transfers(build_plan(plan))
     assert result["reduce_scatter", layer_parameters(plan) * 2.0, REPLICAS] == 4
-    assert sum(size * n for (kind, size, _), n in result.items() if kind == "reduce_scatter") == (
-        stage_count(plan, 0).total * 2.0
-    )
+    scattered = sum(size * n for (kind, size, _), n in result.items() if kind == "reduce_scatter")
+    assert scattered == stage_count(plan, 0).total * 2.0
 
 
 def test_a_rank_updates_its_part() -> None:
@@ -107,7 +100,7 @@ def times(plan: TransformerPlan, layer_us: float) -> float:
 
 
 def root_us(plan: TransformerPlan, layer_us: float) -> float:
-    return layer_us * (first_parameters(plan) + head_parameters(plan)) / layer_parameters(plan)
+    return layer_us * (sizes.first_parameters(plan) + sizes.head_parameters(plan)) / layer_parameters(plan)
 
 
 @pytest.mark.parametrize(("gather_us", "rest_us"), [(8.0, 8.0 + 80.0), (12.0, 96.0 + 10.0)])
@@ -126,7 +119,7 @@ def test_reduce_scatters_lag_one_layer_behind() -> None:
     plan = sharded(Sharded.GRADIENTS, recompute=Recompute.NONE)
     rate = 25.0 / (layer_parameters(plan) * 2.0)
     graph = build_plan(plan)
-    after_us = rate * 2.0 * (first_parameters(plan) + head_parameters(plan))
+    after_us = rate * 2.0 * (sizes.first_parameters(plan) + sizes.head_parameters(plan))
     result = with_times(graph, {"aten::_softmax_backward_data": 10.0}, {"reduce_scatter": rate}, {})
     assert result == pytest.approx(10.0 + 4 * 25.0 + after_us, rel=1e-6)
 
@@ -152,7 +145,7 @@ def test_the_later_stages_add_nothing_up_in_full() -> None:
 
 def test_an_untied_embedding_is_not_summed_over_the_ends() -> None:
     plan = replace(small(pipeline=2), block=UNTIED)
-    size = embedding_parameters(plan) * 2.0
+    size = sizes.embedding_parameters(plan) * 2.0
     assert ("all_reduce", size, 2) in transfers(build_plan(small(pipeline=2)))
     assert ("all_reduce", size, 2) not in transfers(build_plan(plan))
 
@@ -258,8 +251,7 @@ def test_slow_drives_hold_the_host_back() -> None:
     plan = offloaded(Offload(optimizer=Store.NVME))
     own = stage_count(plan, 0).total
     rates = {HOST_ADAM: 40.0 / (own * 30.0), FROM_STORAGE: 100.0 / (own * 12.0)}
-    result = with_times(build_plan(plan), {}, {}, rates)
-    assert result == pytest.approx(4 * 25.0 + 10.0, rel=1e-5)
+    assert with_times(build_plan(plan), {}, {}, rates) == pytest.approx(4 * 25.0 + 10.0, rel=1e-5)
 
 
 def test_the_host_is_priced_by_its_memory() -> None:

@@ -3,17 +3,9 @@
 import pytest
 
 from gnnperf.hardware import Measured
+from gnnperf.record.calibrate import rounds
 from gnnperf.record.calibrate.point import Cache, CommPoint, Direction, HostPoint, Point
-from gnnperf.record.calibrate.rounds import (
-    Result,
-    Way,
-    bandwidths,
-    fit_link,
-    flops_per_s,
-    host_link,
-    launch_floor_us,
-    links,
-)
+from gnnperf.record.calibrate.rounds import Result, Way, bandwidths, fit_link, flops_per_s, launch_floor_us
 from gnnperf.record.calibrate.suite import floor_point, product, streams
 
 
@@ -53,9 +45,8 @@ def test_device_time_is_preferred_to_host_time():
 
 def test_memory_and_cache_bandwidth_are_retained_apart():
     small, large = next(iter(streams(1000))), next(iter(streams(100_000)))  # copies move twice that
-    results = bandwidths(
-        [result(small, 1.0), result(small, 2.0, Cache.FLUSHED), result(large, 400.0, Cache.FLUSHED)], 10_000
-    )
+    given = [result(small, 1.0), result(small, 2.0, Cache.FLUSHED), result(large, 400.0, Cache.FLUSHED)]
+    results = bandwidths(given, 10_000)
     assert {name: rate.value for name, rate in results.items()} == pytest.approx({"copy_in_cache": 2e9, "copy": 5e8})
 
 
@@ -79,7 +70,7 @@ def test_one_size_or_faster_large_messages_are_no_link():
 
 
 def test_links_come_from_send_and_receive():
-    results = links(
+    results = rounds.links(
         [result(CommPoint("send", size, (0, 1), "lo"), us) for size, us in ((1000, 11.0), (100_000, 110.0))]
         + [result(CommPoint("all_reduce", 1000, (0, 1), "lo"), 500.0)]
     )
@@ -90,7 +81,7 @@ def test_links_come_from_send_and_receive():
 def test_copies_to_the_device_make_the_host_link():
     costs = [result(HostPoint("copy_to_device_64KiB_us"), 10 + 65.536),
              result(HostPoint("copy_to_device_256MiB_us"), 10 + 268_435.456)]  # fmt: skip
-    results = host_link(costs)
+    results = rounds.host_link(costs)
     assert results is not None
     assert (results.latency_us, results.bandwidth_bytes_per_s) == pytest.approx((10.0, 1e9))
-    assert host_link(costs[:1]) is None
+    assert rounds.host_link(costs[:1]) is None

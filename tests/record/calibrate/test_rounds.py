@@ -40,8 +40,6 @@ def test_a_failed_round_is_one_message(
 
 # Intervals, by hand: logs of 100, 110, 121, 110, 100 are 2 steps of log 1.1.
 
-
-ROUNDS = (100.0, 110.0, 121.0, 110.0, 99.0)
 STEP = math.log(1.1)
 
 

@@ -44,5 +44,5 @@ def test_one_pair_per_kind_of_link():
 
 
 def test_what_nvidia_smi_does_not_say_is_unknown(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(comm, "_nvidia_smi", lambda: ONE_GPU)
+    monkeypatch.setattr(comm, "nvidia_smi", lambda *words, timeout_s: ONE_GPU)
     assert read_topology(2) == {(0, 1): UNKNOWN}

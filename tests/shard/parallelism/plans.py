@@ -14,9 +14,8 @@ MODEL = Transformer(layers=4, hidden=512, heads=4, sequence=512, vocabulary=1000
 
 def base(*, experts: bool = False, batch: int = 8) -> TransformerPlan:
     """A plan of eight devices."""
-    return TransformerPlan(
-        "small", MODEL, Parallelism(data=8), Schedule(batch, 1), LLAMA, Experts(4) if experts else None
-    )  # fmt: skip
+    some = Experts(4) if experts else None
+    return TransformerPlan("small", MODEL, Parallelism(data=8), Schedule(batch, 1), LLAMA, some)
 
 
 def cluster(count: int = 8) -> ClusterSpec:

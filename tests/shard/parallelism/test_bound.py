@@ -16,10 +16,9 @@ from gnnperf.generate import (
     Sharded,
     Sharding,
     TransformerPlan,
-    held_bytes,
 )
+from gnnperf.generate.transformer.memory import held_bytes
 from gnnperf.shard.parallelism import bound as bound_module
-from gnnperf.shard.parallelism import bound as judge_module
 from gnnperf.shard.parallelism.bound import bounds, judged, layer_passes, peak_bytes, with_micro_batches
 from gnnperf.shard.parallelism.space import LEAST_POSITIONS, candidates, settings_text
 from tests.generate.transformer.plans import step_us
@@ -92,7 +91,7 @@ def _plan(order: Pipeline, count: int) -> TransformerPlan:
 def test_a_long_step_is_extended_by_its_period(order: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = _plan(order, 24)
     whole = judged(plan, cluster())
-    monkeypatch.setattr(judge_module, "MOST_LAYER_PASSES", 1)
+    monkeypatch.setattr(bound_module, "MOST_LAYER_PASSES", 1)
     extended = judged(plan, cluster())
     few = 2 * order.warm_up
     assert (whole.extended, whole.layer_passes) == (False, 4 * 24)
