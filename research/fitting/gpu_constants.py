@@ -53,7 +53,7 @@ COST = ProfilerCost(
 PROVENANCE = (
     "host_overhead_us, segment_us and lag_us.gpu: fitted by research/fitting/gpu_constants.py on 22 recorded runs of "
     "an H200 (datasets/h200) and public Kineto traces (param MIT, HolisticTraceAnalysis MIT, TraceLens MIT; V100, "
-    "A100, H100 hosts), scaled to a Xeon Platinum 8480 by the single-thread speed of each device's usual host, robust "
+    "A100, H100 hosts), scaled to an EPYC 7763 by the single-thread speed of each device's usual host, robust "
     "means and medians over all of them, without what the profiler adds (per op and "
     "annotation of public traces 0.88 and 0.48 us, measured by the recorder on an AMD EPYC host; what it adds inside "
     "of their runtime calls, T4, is still there). Do not judge the analytical model on those runs with these "
