@@ -131,7 +131,7 @@ CLUSTER_KEYS = {
 CHOICES: dict[str, tuple[object, ...]] = {
     "medium": (*spec.MEDIA, ""), "flag": (True, False), "all_reduce": (spec.FASTEST, spec.HIERARCHICAL),
 }  # fmt: skip
-REFERENCE_HOST = "epyc_7763"  # of the shipped host overheads (conf/analytic/gpu.yaml); an unknown host counts as this one
+REFERENCE_HOST = "epyc_7763"  # of the shipped host overheads (conf/analytic/gpu.yaml); unknown hosts count as it
 PATH = "path"  # key of a link's mapping: links in a row
 FROM_CATALOG = "link"  # key of a link's mapping: the shipped link that the other keys change
 
