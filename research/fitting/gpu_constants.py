@@ -97,7 +97,7 @@ def _points(graph: ExecutionGraph) -> list[tuple[float, float]]:
 
 
 def _scaled(graph: ExecutionGraph) -> ExecutionGraph:
-    """Traces do not name their host: it counts as the usual one of the device."""
+    """With host work of an EPYC 7763. Traces do not name their host: it counts as the usual one of the device."""
     device = traced_device(graph)
     return graph if device is None else on_reference_host(graph, default_cluster(device).host_speed)
 
@@ -107,7 +107,7 @@ def main() -> None:
     out = Path(sys.argv[1]) if len(sys.argv) > 1 else conf_dir("analytic") / "gpu.yaml"
     base = load_constants(conf_dir("analytic") / "gpu.yaml")
     result = [_scaled(without_profiler(graph, COST)) for graph in graphs(mirror())]
-    result += [without_profiler(load_graph(run.parent, None), TYPICAL_ON_GPU)
+    result += [_scaled(without_profiler(load_graph(run.parent, None), TYPICAL_ON_GPU))
                for run in sorted(RECORDED.glob("*/*/run.json"))]  # fmt: skip
     # Without latencies of nodes outside of steps: there the profiler starts and stops.
     result = [replace(graph, nodes=graph.nodes.assign(
