@@ -64,6 +64,10 @@ def toy_data() -> PreparedData:
 
 def load_toys(patch: pytest.MonkeyPatch, cache: Path) -> None:
     """Let train.py have the data set, whichever it asks for."""
+
+    def loaded(config: object, device: object, links: object, earlier: Earlier | None = None, mapped: object = None
+               ) -> PreparedData:  # fmt: skip
+        return prepared(cache, earlier=earlier) if earlier else toy_data()
+
     for place in ("gnnperf.gnn.load_data", "gnnperf.gnn.data.prepare.load_data"):  # the export, and its module
-        patch.setattr(place, lambda config, device, links, earlier=None: prepared(cache, earlier=earlier) if earlier
-                      else toy_data())  # fmt: skip
+        patch.setattr(place, loaded)

@@ -15,6 +15,7 @@ from gnnperf.core.progress import each, task
 
 Mapped = Callable[[Callable[[Any], Any], Sequence[Any], str], list[Any]]  # (function, items, what) -> results in order
 CHUNKS = 16  # of items, per process: a function is sent with each
+FEW, MOST = 16, 8  # items that take less time than processes to start; processes, which load torch each
 
 
 def in_turn(function: Callable[[Any], Any], items: Sequence[Any], what: str) -> list[Any]:
@@ -26,7 +27,8 @@ def in_turn(function: Callable[[Any], Any], items: Sequence[Any], what: str) -> 
 def worker_processes(count: int, module: str) -> Iterator[Mapped]:
     """`in_turn`, but by `count` processes that import `module`, with one thread each.
 
-    Functions and items must be of modules that can be imported. An error of the function is raised here.
+    At most MOST processes, and none for fewer items than FEW. Functions and items must be of modules that can be
+    imported. An error of the function is raised here.
     """
     if count < 2:
         yield in_turn
@@ -34,9 +36,11 @@ def worker_processes(count: int, module: str) -> Iterator[Mapped]:
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # of libraries that workers load
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([module])
-    pool = ProcessPoolExecutor(count, context, end_with_parent)
+    pool = ProcessPoolExecutor(min(count, MOST), context, end_with_parent)
 
     def mapped(function: Callable[[Any], Any], items: Sequence[Any], what: str) -> list[Any]:
+        if len(items) < FEW:
+            return in_turn(function, items, what)
         results = []
         with task(what, len(items), "runs") as advance:
             for result in pool.map(function, items, chunksize=-(-len(items) // (CHUNKS * count)) or 1):

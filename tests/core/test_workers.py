@@ -17,7 +17,7 @@ def test_results_are_in_the_order_of_items() -> None:
     with worker_processes(2, "math") as mapped:
         assert mapped(math.sqrt, range(40), "roots") == [math.sqrt(number) for number in range(40)]
         assert mapped(math.sqrt, [], "roots") == []
-        assert mapped(os.getpgid, [0], "own groups") == [os.getpgid(0)]
-        assert mapped(partial(pow, 2), [3, 1], "powers") == [8, 2]
+        assert mapped(os.getpgid, [0] * 16, "own groups") == [os.getpgid(0)] * 16
+        assert mapped(partial(pow, 2), [3, 1], "powers, here") == [8, 2]
         with pytest.raises(InputError, match="Abacus"):
-            mapped(load_device, ["Abacus"], "devices")
+            mapped(load_device, ["Abacus"] * 16, "devices")

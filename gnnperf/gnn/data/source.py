@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -111,4 +112,4 @@ def source_runs(folder: Path, cache_dir: Path) -> SourceRuns:
     """The recordings of a data set folder, the first one of each run; graphs are kept in `cache_dir`."""
     runs = read_recordings(folder)
     names = {run: repeats[min(repeats)].name for run, repeats in runs.items()}
-    return SourceRuns(names, lambda name: read_run(folder, name, cache_dir))
+    return SourceRuns(names, partial(read_run, folder, cache_dir=cache_dir))
