@@ -15,10 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
-from gnnperf.analytic import AnalyticPredictor, default_constants, fit_host_overheads, fit_lags
+from gnnperf.analytic import AnalyticPredictor, default_constants, fit_host_overheads, fit_lags, on_reference_host
 from gnnperf.core import each
 from gnnperf.gnn.data.recordings import Recording, read_recordings
 from gnnperf.graph import TYPICAL_ON_GPU, load_graph, without_profiler
+from gnnperf.hardware import default_cluster, load_device
 from gnnperf.predict import Request
 from gnnperf.predict.api import Setup, predicted, setup_of
 from gnnperf.predict.profiler import from_cost, typical_cost
@@ -49,7 +50,8 @@ def predictions_us(recording: Recording) -> tuple[float, ...]:
 def left_out_us(runs: Sequence[Recording]) -> np.ndarray:
     """[num_runs] blind steps with host constants of the other programs' runs, us."""
     graphs = [load_graph(run.path, None) for run in runs]
-    plain = [without_profiler(graph, TYPICAL_ON_GPU) for graph in graphs]
+    speed = default_cluster(load_device(ON_GPU)).host_speed  # cards do not name the processor
+    plain = [on_reference_host(without_profiler(graph, TYPICAL_ON_GPU), speed) for graph in graphs]
     programs = [run.workload for run in runs]
     result = []
     for graph, program in zip(graphs, each(programs, "leaving out", "programs"), strict=True):
