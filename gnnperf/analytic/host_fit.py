@@ -71,7 +71,7 @@ def on_reference_host(graph: ExecutionGraph, host_speed: float) -> ExecutionGrap
     if host_speed == 1.0:
         return graph
     nodes = graph.nodes
-    us = nodes["latency_us"] * np.where(_is_host(nodes), host_speed, 1.0)
+    us = nodes["latency_us"] * np.where(nodes["node_type"] == NodeType.HOST, host_speed, 1.0)
     return replace(graph, nodes=nodes.assign(latency_us=us))
 
 
@@ -142,13 +142,10 @@ def _labeled_hosts(nodes: pd.DataFrame) -> pd.DataFrame:
 
     The first rank to leave a collective has an exit of 0, which belongs to the mean. An arrival is 0 by definition.
     """
-    host = nodes[_is_host(nodes) & nodes["latency_us"].notna().to_numpy()]
+    timed = (nodes["node_type"] == NodeType.HOST) | (nodes["segment"] == Segment.EXIT)
+    host = nodes[(timed & nodes["latency_us"].notna()).to_numpy()]
     host = host[host["segment"].isin(SEGMENTS).to_numpy()]
     return host[["segment", "latency_us"]].astype({"segment": object}).assign(key=overhead_keys(host))
-
-
-def _is_host(nodes: pd.DataFrame) -> np.ndarray:
-    return ((nodes["node_type"] == NodeType.HOST) | (nodes["segment"] == Segment.EXIT)).to_numpy()
 
 
 def fit_lags(

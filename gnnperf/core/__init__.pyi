@@ -68,4 +68,5 @@ from .untrusted import reading as reading
 from .workers import Mapped as Mapped
 from .workers import end_with_parent as end_with_parent
 from .workers import in_turn as in_turn
+from .workers import usable_cores as usable_cores
 from .workers import worker_processes as worker_processes

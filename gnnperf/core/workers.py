@@ -8,14 +8,22 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import Any
 
+from gnnperf.core.errors import InputError
 from gnnperf.core.progress import each, task
 
 Mapped = Callable[[Callable[[Any], Any], Sequence[Any], str], list[Any]]  # (function, items, what) -> results in order
 CHUNKS = 16  # of items, per process: a function is sent with each
 FEW, MOST = 16, 8  # items that take less time than processes to start; processes, which load torch each
+THREADS = "OMP_NUM_THREADS"
+
+
+def usable_cores() -> int:
+    """Cores that this process may use, at most MOST."""
+    return min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, MOST)
 
 
 def in_turn(function: Callable[[Any], Any], items: Sequence[Any], what: str) -> list[Any]:
@@ -25,18 +33,19 @@ def in_turn(function: Callable[[Any], Any], items: Sequence[Any], what: str) -> 
 
 @contextmanager
 def worker_processes(count: int, module: str) -> Iterator[Mapped]:
-    """`in_turn`, but by `count` processes that import `module`, with one thread each.
+    """`in_turn`, but by `count` processes that import `module`, with one thread each; none for fewer items than FEW.
 
-    At most MOST processes, and none for fewer items than FEW. Functions and items must be of modules that can be
-    imported. An error of the function is raised here.
+    Functions and items must be of modules that can be imported. An error of the function is raised here; a process that
+    the system ends (for its memory) is an InputError.
     """
     if count < 2:
         yield in_turn
         return
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # of libraries that workers load
+    before = os.environ.get(THREADS)
+    os.environ[THREADS] = before or "1"  # of libraries that workers load
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([module])
-    pool = ProcessPoolExecutor(min(count, MOST), context, end_with_parent)
+    pool = ProcessPoolExecutor(count, context, end_with_parent)
 
     def mapped(function: Callable[[Any], Any], items: Sequence[Any], what: str) -> list[Any]:
         if len(items) < FEW:
@@ -50,7 +59,12 @@ def worker_processes(count: int, module: str) -> Iterator[Mapped]:
 
     try:
         yield mapped
+    except BrokenProcessPool as error:
+        raise InputError("a worker process was ended by the system, most often for its memory", where=module,
+                         remedy="free memory, or allow this process one core (taskset -c 0)") from error  # fmt: skip
     finally:
+        if before is None:
+            del os.environ[THREADS]
         pool.shutdown(cancel_futures=True)  # what is stopped by hand does not go on with waiting items
 
 

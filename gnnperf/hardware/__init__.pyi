@@ -42,6 +42,7 @@ from .yaml_spec import COLLECTIVES_GROUP as COLLECTIVES_GROUP
 from .yaml_spec import DEVICE_GROUP as DEVICE_GROUP
 from .yaml_spec import GROUPS as GROUPS
 from .yaml_spec import PLAN_GROUP as PLAN_GROUP
+from .yaml_spec import REFERENCE_HOST as REFERENCE_HOST
 from .yaml_spec import SUFFIXES as SUFFIXES
 from .yaml_spec import closest as closest
 from .yaml_spec import cluster_from as cluster_from

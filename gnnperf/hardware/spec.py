@@ -146,7 +146,7 @@ class ClusterSpec:
         inter: link between nodes.
         host_link: link between host memory and device (PCIe), for copies.
         ranks_per_node: ranks sharing `intra`.
-        host_speed: host single-thread speed relative to the host the overheads were measured on.
+        host_speed: host single-thread speed relative to the host that the overheads hold for.
         nodes: how many nodes the ranks are divided over, in equal blocks; None: as many as they need.
         host: the processor of a node; None unknown.
         core_sets: per rank the processor cores it is bound to, numbered over nodes; empty: a node's ranks share them.

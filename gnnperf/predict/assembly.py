@@ -249,9 +249,9 @@ def _comparison(question: Question, kind: StepTimeKind, starts_together: bool) -
 
 
 def _folded(graph: ExecutionGraph) -> list[str]:
-    counts = sorted(set(graph.multiplicity.values()) - {1})
+    counts = sorted(set(graph.multiplicity.values()))
     each = " or ".join(f"{count:,}" for count in counts)
-    return [f"Ranks with the same role are in the graph once; each stands for {each}."] if counts else []
+    return [f"Ranks with the same role are in the graph once; each stands for {each}."] if counts != [1] else []
 
 
 def _ranks(graph: ExecutionGraph) -> list[str]:

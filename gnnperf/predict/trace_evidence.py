@@ -210,13 +210,5 @@ def siblings(one: DeviceSpec, other: DeviceSpec) -> bool:
 
 
 def host_ratio(traced: ClusterSpec, cluster: ClusterSpec) -> float:
-    """Speed of the hosts of `cluster` relative to the traced ones.
-
-    By single-thread speeds where both clusters name their processors; else by `host_speed`, but 1 where one of them
-    states neither.
-    """
-    before, after = traced.host, cluster.host
-    if before is not None and after is not None and before != after:
-        return after.single_thread_speed / before.single_thread_speed
-    unknown = any(one.host is None and one.host_speed == 1.0 for one in (traced, cluster))
-    return 1.0 if unknown else cluster.host_speed / traced.host_speed
+    """Speed of the hosts of `cluster` relative to the traced ones; both are relative to one host."""
+    return cluster.host_speed / traced.host_speed

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from gnnperf.core import worker_processes
+from gnnperf.core import usable_cores, worker_processes
 from gnnperf.predict.composition.entry import EntryConfig
 from gnnperf.predict.verdict import Verdict, step_errors, verdict_of
 
@@ -45,8 +44,7 @@ def train(config: EntryConfig, onto: Console, evaluations: Sequence[Evaluation] 
 
     out = Path(config.out)
     start = gnn.load_start(Path(config.init_from), config.model) if config.init_from else None
-    count = (os.cpu_count() or 1) // gnn.processes().count_here
-    with worker_processes(count, "gnnperf.gnn.data.prepare") as mapped:
+    with worker_processes(usable_cores() // gnn.processes().count_here, "gnnperf.gnn.data.prepare") as mapped:
         data = gnn.load_data(
             config.data, config.device_spec(), config.cluster_spec(), start.earlier if start else None, mapped
         )

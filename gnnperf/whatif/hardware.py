@@ -7,7 +7,17 @@ from dataclasses import dataclass, replace
 
 from gnnperf.core import NodeType, Segment, require
 from gnnperf.graph import ExecutionGraph
-from gnnperf.hardware import ClusterSpec, HostSpec, LinkSpec, load_cluster, load_device, load_host, load_link, spread
+from gnnperf.hardware import (
+    REFERENCE_HOST,
+    ClusterSpec,
+    HostSpec,
+    LinkSpec,
+    load_cluster,
+    load_device,
+    load_host,
+    load_link,
+    spread,
+)
 from gnnperf.whatif.edit import ON_DEVICE, Edited, HardwareChange, is_type, refusal, rewritten
 
 
@@ -144,8 +154,6 @@ class ChangeCluster:
         result = cluster
         if self.to is not None:
             result = load_cluster(self.to, cluster.device)
-            if cluster.host is None:  # an unknown processor: as it was
-                result = replace(result, host_speed=cluster.host_speed)
         if self.host is not None:
             host = load_host(self.host)
             result = replace(result, host=host, host_speed=_host_speed(result, host))
@@ -155,5 +163,5 @@ class ChangeCluster:
 
 
 def _host_speed(old: ClusterSpec, host: HostSpec) -> float:
-    """Of the hosts of `old` with another processor, by the ratio of speeds; an unknown processor: as it was."""
-    return old.host_speed * (1.0 if old.host is None else host.single_thread_speed / old.host.single_thread_speed)
+    """Of the hosts of `old` with another processor, by the ratio of speeds; an unknown one counts as the reference."""
+    return old.host_speed * host.single_thread_speed / (old.host or load_host(REFERENCE_HOST)).single_thread_speed

@@ -8,7 +8,7 @@ compress   [T1|all_reduce] of 4 n bytes -> 4 n x ratio + extra bytes, or n x byt
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isnan
 
 import numpy as np
@@ -37,8 +37,8 @@ class ChangeDtype:
     """Ops of one dtype become ops of another."""
 
     to: str  # the new dtype (torch's name: bfloat16)
-    of: str = "float32"  # that of the ops that change
-    scope: str = "mixed"  # mixed or all
+    of: str = field(default="float32", kw_only=True)  # that of the ops that change
+    scope: str = field(default="mixed", kw_only=True)  # mixed or all
 
     def __post_init__(self) -> None:
         for key, value in (("of", self.of), ("to", self.to)):

@@ -256,20 +256,21 @@ def test_without_any_modeled_node_a_kernel_takes_the_ratio_of_memory_bandwidths(
 
 
 def test_a_host_of_the_cluster_moves_host_work_as_an_edit_does(trace: Path) -> None:
-    host = load_host("xeon_platinum_8480")
-    there = predict(Request(trace=trace, cluster=replace(DGX1, host=host, host_speed=1.7)))
+    host, own = load_host("xeon_platinum_8480"), load_host("xeon_e5_2698_v4")
+    speed = DGX1.host_speed * host.single_thread_speed / own.single_thread_speed
+    there = predict(Request(trace=trace, cluster=replace(DGX1, host=host, host_speed=speed)))
     edited = predict(Request(trace=trace, whatif=[ChangeCluster("dgx1_v100", host="xeon_platinum_8480")]))
     assert edited.whatif is not None
     assert there.prediction.latency_us[HOST] == pytest.approx(edited.whatif.prediction.prediction.latency_us[HOST])
     assert (there.prediction.latency_us[HOST] < MEASURED_US[HOST]).all()
 
 
-def test_speeds_of_named_hosts_count_and_host_speed_counts_for_unnamed_ones() -> None:
+def test_hosts_are_compared_by_single_thread_speeds_unless_host_speed_is_given() -> None:
     own, new = DGX1.host, load_cluster("hgx_h100").host
     assert own is not None and new is not None
-    assert host_ratio(DGX1, replace(DGX1, host=new)) == new.single_thread_speed / own.single_thread_speed
-    unknown = replace(DGX1, host=None, host_speed=1.5)
-    assert host_ratio(unknown, replace(load_cluster("hgx_h100"), host_speed=3.0)) == 2.0
+    wanted = new.single_thread_speed / own.single_thread_speed
+    assert host_ratio(DGX1, load_cluster("hgx_h100")) == pytest.approx(wanted)
+    assert host_ratio(replace(DGX1, host=None, host_speed=1.5), replace(DGX1, host=new, host_speed=3.0)) == 2.0
 
 
 @pytest.mark.parametrize(
