@@ -111,13 +111,17 @@ def _import_windows(path: Path, out: Path, budget_bytes: float, steps: range | N
 
 def _written(run: RunTrace, folder: Path) -> ExecutionGraph:
     """The graph of a run, after tables and graph are in the folder; the tables first, which takes less memory."""
+    from gnnperf.core import task
     from gnnperf.graph import storage as graph_storage
     from gnnperf.graph.build import build_graph
     from gnnperf.trace import storage as trace_storage
 
     for name in (trace_storage.IMPORTED, GRAPH):
         (folder / name).mkdir()
-    trace_storage.write_files(run, folder / trace_storage.IMPORTED)
-    graph = build_graph(run)
-    graph_storage.write_files(graph, folder / GRAPH)
+    with task("writing", 2, "folders") as advance:
+        trace_storage.write_files(run, folder / trace_storage.IMPORTED)
+        advance(1.0)
+        graph = build_graph(run)
+        graph_storage.write_files(graph, folder / GRAPH)
+        advance(1.0)
     return graph

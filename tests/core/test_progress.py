@@ -172,7 +172,7 @@ def test_importing_reports_every_part_to_its_end(seen: Seen, trace: Path, tmp_pa
 def test_loading_a_data_set_reports_what_it_reads_and_builds(seen: Seen, tmp_path: Path) -> None:
     prepared(tmp_path / "cache")
     parts = {f"{what}, {part} ({unit})" for part in ("train", "val", "test")
-             for what, unit in (("reading recordings", "recordings"), ("building features", "runs"))}  # fmt: skip
+             for what, unit in (("reading recordings", "runs"), ("building features", "runs"))}  # fmt: skip
     assert {name for name, (total, done) in seen.tasks.items() if total == done > 0} == {
         *parts, "building features, intervals (runs)",
     }  # fmt: skip
