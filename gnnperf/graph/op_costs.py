@@ -14,7 +14,6 @@ from itertools import takewhile
 from math import isnan, prod
 
 import numpy as np
-import pandas as pd
 
 from gnnperf.core import EventKind, OpFamily
 from gnnperf.graph.cost import op_cost, op_family
@@ -168,16 +167,11 @@ def _fill(events: RankEvents, result: OpCosts, rows: np.ndarray, current: np.nda
         return
     at = current[rows]
     frame = events.table.events
-    columns = ("name", "input_dims", "input_types", "input_values")
-    codes = [frame[c].cat.codes.to_numpy()[at].astype(np.int64) for c in columns]  # [num_rows] each
-    inverse = codes[0]
-    for more in codes[1:]:  # a code of all
-        inverse = pd.factorize(inverse * (more.max() + 2) + more)[0]
-    first = np.zeros(inverse.max() + 1, dtype=np.int64)
-    first[inverse[::-1]] = np.arange(len(at))[::-1]
-    texts = [frame[c].cat.categories.tolist() for c in columns]
-    distinct = np.stack([code[first] for code in codes], axis=1).tolist()
-    costs = [op_cost(*(texts[k][code] if code >= 0 else None for k, code in enumerate(row))) for row in distinct]
+    columns = ["name", "input_dims", "input_types", "input_values"]
+    calls = frame[columns].iloc[at]
+    inverse = calls.groupby(columns, observed=True, dropna=False, sort=False).ngroup().to_numpy()
+    distinct = calls.iloc[np.unique(inverse, return_index=True)[1]].astype(object)
+    costs = [op_cost(*row) for row in distinct.where(distinct.notna(), None).itertuples(index=False)]
     flops = np.array([a.flops for a in costs])[inverse]
     known = ~(np.isnan(flops) & np.isnan(np.array([a.bytes for a in costs])[inverse]))
     named = np.array([a.family != OpFamily.UNKNOWN for a in costs])[inverse]

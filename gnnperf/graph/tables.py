@@ -40,10 +40,8 @@ def _categorical(value: object, num_nodes: int) -> pd.Categorical[Any]:
     if isinstance(value, pd.Categorical):
         return value
     if isinstance(value, np.ndarray):
-        codes, texts = pd.factorize(value)
-        order = np.argsort(texts)
-        rank = np.append(np.argsort(order), -1)
-        return pd.Categorical.from_codes(rank[codes], categories=pd.Index(texts[order], dtype="str"))
+        codes, texts = pd.factorize(value, sort=True)
+        return pd.Categorical.from_codes(codes, categories=pd.Index(texts, dtype="str"))
     if value is None:
         return pd.Categorical.from_codes(np.full(num_nodes, -1), categories=pd.Index([], dtype="str"))
     return pd.Categorical.from_codes(np.zeros(num_nodes, dtype=np.int8), categories=pd.Index([str(value)], dtype="str"))

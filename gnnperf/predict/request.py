@@ -221,7 +221,7 @@ def check(request: Request) -> None:
             raise InputError("a value is required", where="trace",
                              remedy="name a trace (trace=PATH), or a plan and a device (--plan, --gpu)")  # fmt: skip
         if not Path(request.trace).exists():
-            _check_file(False, request.trace, _nearest_plan(str(request.trace)))
+            raise _missing(request.trace, _nearest_plan(str(request.trace)))
     elif not request.hardware:
         raise InputError("a plan needs a device to run on", where="hardware",
                          remedy="pass --gpu NAME (predict.py: hardware=NAME)")  # fmt: skip
@@ -242,22 +242,19 @@ def check(request: Request) -> None:
         check_collective_models(request.collectives)
     for key in ("checkpoint", "transfer"):
         file = getattr(request, key)
-        _check_file(file is None or Path(file).is_file(), file, f"check {key}=FILE")
+        if file is not None and not Path(file).is_file():
+            raise _missing(file, f"check {key}=FILE")
 
 
-def _check_file(exists: bool, path: object, remedy: str) -> None:
-    if not exists:
-        raise InputError("no such file or directory", where=str(path), remedy=remedy)
+def _missing(path: object, remedy: str) -> InputError:
+    return InputError("no such file or directory", where=str(path), remedy=remedy)
 
 
 def _nearest_plan(path: str) -> str:
     """What to do about a path that does not exist: the name of a plan is no path."""
     close = closest(path.removeprefix("plan="), (file.stem for file in conf_dir(PLAN_GROUP).glob("*.yaml")))
-    return (
-        f"check the path, or request a plan: --plan {close[0]} (predict.py: plan={close[0]})"
-        if close
-        else "check the path"
-    )
+    plan = f", or request a plan: --plan {close[0]} (predict.py: plan={close[0]})" if close else ""
+    return f"check the path{plan}"
 
 
 def _contradictions(request: Request) -> Iterator[tuple[object, str, str, str]]:

@@ -31,7 +31,7 @@ def learning_code() -> str:
 
 
 class Estimate(Protocol):
-    """Tells latencies of a step's nodes, or its step time only."""
+    """Predicts latencies of a step's nodes and its step time, or the step time only."""
 
     def latency_us(self, step: Step) -> np.ndarray | None:
         """[num_nodes] latencies, NaN where it has none; None: it predicts whole steps only."""
@@ -41,8 +41,12 @@ class Estimate(Protocol):
         """Step time, of the kind of `step.step_us`."""
         ...
 
+    def both(self, step: Step) -> tuple[np.ndarray | None, float]:
+        """`latency_us` and `step_us`."""
+        return self.latency_us(step), self.step_us(step)
 
-class IsolatedEstimate:
+
+class IsolatedEstimate(Estimate):
     """An Estimate of what each node takes by itself."""
 
     def isolated(self, step: Step) -> IsolatedPrediction:
@@ -61,7 +65,7 @@ class IsolatedEstimate:
         return in_place(step, self.isolated(step))
 
 
-class WholeSteps:
+class WholeSteps(Estimate):
     """An Estimate of steps, without latencies of nodes."""
 
     def latency_us(self, step: Step) -> None:
@@ -111,7 +115,7 @@ def fitted_record(learner: Learner, data: PreparedData, origin: Origin) -> Evalu
 
 def judged_record(fit: Fit, data: PreparedData, origin: Origin) -> EvaluationRecord:
     """Judge on `origin.part`; nodes without a prediction take the base's, as in the schedule."""
-    return _record(origin, fit.fit_s, [_answered(fit.estimate, step) for step in _steps(data, origin)])
+    return _record(origin, fit.fit_s, [_predicted(fit.estimate, step) for step in _steps(data, origin)])
 
 
 def is_repeated(data: PreparedData, part: str) -> bool:
@@ -139,12 +143,8 @@ def repeat_record(data: PreparedData, origin: Origin) -> EvaluationRecord:
     return _record(origin, 0.0, judged)
 
 
-def _answered(estimate: Estimate, step: Step) -> Judged:
-    own_us: np.ndarray | None
-    if isinstance(estimate, IsolatedEstimate):
-        own_us, step_us = estimate.both(step)
-    else:
-        own_us, step_us = estimate.latency_us(step), estimate.step_us(step)
+def _predicted(estimate: Estimate, step: Step) -> Judged:
+    own_us, step_us = estimate.both(step)
     if own_us is None:
         return Judged(step.run, step, None, np.zeros(0, dtype=bool), step_us)
     return Judged(step.run, step, filled_us(step, own_us), np.isfinite(own_us), step_us)

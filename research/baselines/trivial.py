@@ -9,7 +9,7 @@ import numpy as np
 from gnnperf.gnn.data.prepare import PreparedData, Step
 from gnnperf.gnn.data.step_time import IsolatedPrediction, filled_us, step_time_us
 from gnnperf.gnn.evaluation.trivial import NearestRun, OpMedians, fit_nearest_run, fit_op_medians
-from research.baselines.judge import IsolatedEstimate
+from research.baselines.judge import Estimate, IsolatedEstimate
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class NearestNodes:
 
 
 @dataclass(frozen=True)
-class Copied:
+class Copied(Estimate):
     """Latencies looked up in the node table."""
 
     source: OpMedians | NearestRun  # where

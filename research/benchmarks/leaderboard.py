@@ -59,7 +59,7 @@ class Example:
 
 
 @dataclass(frozen=True)
-class Fitted:
+class Fitted(Estimate):
     """Attributes: predict: of a graph, node type -> latencies."""
 
     predict: Callable[[HeteroData], dict[str, Tensor]]

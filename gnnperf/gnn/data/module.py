@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import lightning
-import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
-from torch_geometric.data import HeteroData
+from torch_geometric.data import Batch, HeteroData
 
 from gnnperf.core import InputError
 from gnnperf.gnn.data.prepare import PreparedData, Step
@@ -113,18 +112,12 @@ class StepDataModule(lightning.LightningDataModule):
         return DataLoader(self.val, batch_size=self.batch_size, shuffle=False, collate_fn=batch_of)
 
 
-def batch_of(graphs: Sequence[HeteroData]) -> HeteroData:
-    """One disconnected graph, with what training takes of work nodes: PyG's Batch of all takes four times longer."""
-    result, first = HeteroData(num_graphs=len(graphs)), {}
-    for node_type in WORK:
-        stores = [graph[node_type] for graph in graphs]
-        for name in (name for name in TAKEN if name in stores[0]):
-            result[node_type][name] = torch.cat([store[name] for store in stores])
-        first[node_type] = np.cumsum([0, *(len(store.x) for store in stores)]).tolist()  # [num_graphs + 1]
-    for edge_type in (t for t in graphs[0].edge_types if first.keys() >= {t[0], t[2]}):
-        ends = [graph[edge_type].edge_index for graph in graphs]  # [2, num_edges] each
-        moved = [both + both.new_tensor([[first[edge_type[0]][i]], [first[edge_type[2]][i]]])
-                 for i, both in enumerate(ends) if both.shape[1]]  # fmt: skip
-        if moved:
-            result[edge_type].edge_index = torch.cat(moved, dim=1)
-    return result
+def batch_of(graphs: Sequence[HeteroData]) -> Batch:
+    """One disconnected graph, with what training takes of work nodes; all else would take half of the time."""
+    own = [t for t in graphs[0].edge_types if {t[0], t[2]} <= set(WORK)]
+    used = [t for t in own if any(graph[t].edge_index.shape[1] for graph in graphs)]
+    return Batch.from_data_list([
+        HeteroData({node_type: {name: graph[node_type][name] for name in TAKEN if name in graph[node_type]}
+                    for node_type in WORK} | {t: {"edge_index": graph[t].edge_index} for t in used})
+        for graph in graphs
+    ])  # fmt: skip

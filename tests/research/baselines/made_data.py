@@ -12,6 +12,7 @@ from gnnperf.gnn.data.prepare import DataConfig, PreparedData, Step, prepare
 from gnnperf.gnn.data.runs import RunGraph
 from gnnperf.gnn.settings import ModelConfig
 from gnnperf.gnn.training.config import TrainConfig, TrainerConfig
+from research.baselines.judge import Estimate
 from research.baselines.network import Network
 
 
@@ -38,7 +39,7 @@ def twice_recorded(cache: Path) -> PreparedData:
 
 
 @dataclass(frozen=True)
-class Scaled:
+class Scaled(Estimate):
     """Measured latencies and steps times a factor; knows nothing of collectives. `seed` counts in percent."""
 
     factor: float

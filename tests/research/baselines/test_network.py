@@ -47,7 +47,7 @@ def test_what_was_learned_is_scheduled_as_ops_isolated(data: PreparedData) -> No
     assert step_us == estimate.step_us(step)
 
 
-# A checkpoint as rows of the comparison: what predict.py answers, by the labels of learners.
+# A checkpoint as rows of the comparison: what predict.py predicts, by the labels of learners.
 
 
 class Counted:
