@@ -15,10 +15,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from gnnperf.analytic import AnalyticConstants, AnalyticPredictor
 from gnnperf.core import InputError, NodeType, Source, StepTimeKind
 from gnnperf.graph import ExecutionGraph
 from gnnperf.predict import Request, StepPrediction, outlier_steps
-from gnnperf.predict.api import predicted
+from gnnperf.predict.api import Setup, predicted, setup_of
 from gnnperf.predict.assembly import choose_step, other_step
 from gnnperf.predict.request import Stalls, TraceEvidence
 from gnnperf.schedule import step_us
@@ -100,10 +101,19 @@ def own_gpu(run: str, graph: ExecutionGraph) -> OwnGpu:
     )
 
 
-def blind_prediction(graph: ExecutionGraph, step: int | None = None) -> StepPrediction | None:
-    """The step without measurements; None: the trace does not name its device, which a blind prediction needs."""
+def blind_prediction(
+    graph: ExecutionGraph, step: int | None = None, constants: AnalyticConstants | None = None
+) -> StepPrediction | None:
+    """The step without measurements; None: the trace does not name its device, which a blind prediction needs.
+
+    `constants`: in place of the shipped ones.
+    """
     try:
-        return predicted(graph, Request(step=step, evidence=BLIND))
+        setup = setup_of(graph, Request(step=step, evidence=BLIND))
+        assert isinstance(setup, Setup), "no replay was requested"
+        if constants is not None:
+            setup = replace(setup, models=replace(setup.models, model=AnalyticPredictor(constants)))
+        return setup.step_prediction(setup.predict())
     except InputError:
         return None
 

@@ -4,17 +4,20 @@
 
 The steps of `trace_evidence`'s forecasts. Figures: the sum of host work, also without stalls; kernels without a closed
 form (sum of |error| over measured time; without a prediction all of it); the step without stalls. A fifth: of the nodes
-of the other steps, drawn once; a node takes the mean of the finest group of CLASSES with one. Nothing is fitted.
+of the other steps, drawn once; a node takes the mean of the finest group of CLASSES with one. Nothing is fitted but
+the constants of one row: hosts of the project do not count there.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import cache
 
 import numpy as np
 import pandas as pd
 
+from gnnperf.analytic import AnalyticConstants, default_constants
 from gnnperf.core import NodeType, Segment
 from gnnperf.graph import ExecutionGraph
 from gnnperf.predict import Request
@@ -23,8 +26,10 @@ from gnnperf.predict.request import Stalls, TraceEvidence
 from gnnperf.schedule import MeasuredStep, align, forecast_step, measured_step
 from research.benchmarks._frame import parser_of, run_main
 from research.benchmarks.trace_evidence import LEAST_STEPS, blind_prediction, gpu_recordings
+from research.fitting.gpu_constants import RUNS, fit_hosts, host_graphs
 
-BLIND_ROW, FIFTH, WHOLE = "none (blind)", "a fifth of the other steps' nodes", "another step (`evidence=other_steps`)"
+BLIND_ROW, LEFT_OUT_ROW = "none (blind)", "none, host constants without the project"
+FIFTH, WHOLE = "a fifth of the other steps' nodes", "another step (`evidence=other_steps`)"
 SHARE = 0.2  # that is drawn
 CLASSES: tuple[list[str], ...] = (
     ["op_name", "input_dims", "event_name"],
@@ -49,7 +54,10 @@ def parts(run: str, graph: ExecutionGraph) -> list[dict[str, object]]:
         if label.period_us is None:
             continue
         blind, other = blind_prediction(graph, label.step), forecast_step(graph, label)
-        blind_us = np.full(own.graph.num_nodes, np.nan) if blind is None else blind.prediction.latency_us
+        left_out = blind_prediction(graph, label.step, constants_without(run.split("-")[0]))
+        (blind_us, blind_step_us), (left_out_us, left_out_step_us) = (
+            (np.full(own.graph.num_nodes, np.nan), math.nan) if one is None
+            else (one.prediction.latency_us, one.step_time_us) for one in (blind, left_out))  # fmt: skip
         free_us, forecast_us = (
             predicted(graph, Request(step=label.step, evidence=given, stalls=Stalls.remove)).step_time_us
             for given in (TraceEvidence.trace, TraceEvidence.other_steps)
@@ -58,7 +66,8 @@ def parts(run: str, graph: ExecutionGraph) -> list[dict[str, object]]:
         hosts = ((kind == NodeType.HOST) & (segment != Segment.PEER_WAIT)).to_numpy()
         bare = (kind == NodeType.COMPUTE).to_numpy() & np.isnan(blind_us) & (blind is not None)
         for evidence, us, steady_us, time_us in (
-            (BLIND_ROW, blind_us, blind_us, math.nan if blind is None else blind.step_time_us),
+            (BLIND_ROW, blind_us, blind_us, blind_step_us),
+            (LEFT_OUT_ROW, left_out_us, left_out_us, left_out_step_us),
             (FIFTH, fifth_us, calm_fifth_us, math.nan),
             (WHOLE, _copied(own, other), _copied(own, other.without_stalls()), forecast_us),
         ):
@@ -66,9 +75,19 @@ def parts(run: str, graph: ExecutionGraph) -> list[dict[str, object]]:
             figures = (*(given[hosts].sum(where=~np.isnan(given[hosts])) / true.latency_us[hosts].sum() - 1
                          for given, true in ((us, own), (steady_us, calm))),
                        off_us / bare_us if bare_us else math.nan, time_us / free_us - 1)  # fmt: skip
-            if blind is not None or evidence != BLIND_ROW:
+            if blind is not None or evidence not in (BLIND_ROW, LEFT_OUT_ROW):
                 rows.append({"run": run, "evidence": evidence, **dict(zip(FIGURES, figures, strict=True))})
     return rows
+
+
+@cache
+def constants_without(project: str) -> AnalyticConstants:
+    """Constants whose hosts are fitted without the runs of a project; the shipped ones where there is none of it."""
+    return (
+        fit_hosts(host_graphs(project))
+        if any(run.startswith(f"{project}/") for run in RUNS)
+        else default_constants("gpu")
+    )
 
 
 def class_means(steps: Sequence[MeasuredStep]) -> list[np.ndarray]:

@@ -10,12 +10,11 @@ trace; in the last rows the host constants are fitted on the GPU runs of other p
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from gnnperf.analytic import AnalyticPredictor, default_constants, fit_host_overheads, fit_lags, on_reference_host
+from gnnperf.analytic import default_constants, fit_host_overheads, fit_lags, on_reference_host
 from gnnperf.core import each
 from gnnperf.gnn.data.recordings import Recording, read_recordings
 from gnnperf.graph import TYPICAL_ON_GPU, load_graph, without_profiler
@@ -26,6 +25,7 @@ from gnnperf.predict.profiler import from_cost, typical_cost
 from gnnperf.predict.request import Profiler, TraceEvidence
 from research.benchmarks._frame import print_head, print_row, run_main
 from research.benchmarks._results import save_result
+from research.benchmarks.trace_evidence import blind_prediction
 
 DATA = Path("datasets")
 ON_GPU = "h200"
@@ -57,11 +57,9 @@ def left_out_us(runs: Sequence[Recording]) -> np.ndarray:
     for graph, program in zip(graphs, each(programs, "leaving out", "programs"), strict=True):
         others = [one for one, other in zip(plain, programs, strict=True) if other != program]
         constants = fit_lags(others, "gpu", fit_host_overheads(others, default_constants("gpu")))
-        request = Request(evidence=TraceEvidence.none)
-        setup = setup_of(graph, request)
-        assert isinstance(setup, Setup), "no replay was requested"
-        blind = replace(setup, models=replace(setup.models, model=AnalyticPredictor(constants)))
-        result.append(blind.step_prediction(blind.predict()).step_time_us)
+        blind = blind_prediction(graph, constants=constants)
+        assert blind is not None, "recorded runs name their device"
+        result.append(blind.step_time_us)
     return np.array(result)
 
 

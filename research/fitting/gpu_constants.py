@@ -11,7 +11,7 @@ overheads differ). What the profiler adds is taken out: of public files, as the 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -102,19 +102,29 @@ def _scaled(graph: ExecutionGraph) -> ExecutionGraph:
     return graph if device is None else on_reference_host(graph, default_cluster(device).host_speed)
 
 
-def main() -> None:
-    """Fit and write."""
-    out = Path(sys.argv[1]) if len(sys.argv) > 1 else conf_dir("analytic") / "gpu.yaml"
-    base = load_constants(conf_dir("analytic") / "gpu.yaml")
-    result = [_scaled(without_profiler(graph, COST)) for graph in graphs(mirror())]
+def host_graphs(without: str = "") -> list[ExecutionGraph]:
+    """What host constants are fitted on, but the runs of a project."""
+    public = tuple(run for run in RUNS if run.split("/")[0] != without)
+    result = [_scaled(without_profiler(graph, COST)) for graph in graphs(mirror(), public)]
     result += [_scaled(without_profiler(load_graph(run.parent, None), TYPICAL_ON_GPU))
                for run in sorted(RECORDED.glob("*/*/run.json"))]  # fmt: skip
     # Without latencies of nodes outside of steps: there the profiler starts and stops.
-    result = [replace(graph, nodes=graph.nodes.assign(
+    return [replace(graph, nodes=graph.nodes.assign(
         latency_us=graph.nodes["latency_us"].where(graph.nodes["step"] >= 0))) for graph in result]  # fmt: skip
-    fitted = fit_host_overheads(result, base, min_samples=MIN_SAMPLES)
+
+
+def fit_hosts(measured: Sequence[ExecutionGraph]) -> AnalyticConstants:
+    """The shipped constants with host overheads and lags of these graphs."""
+    base = load_constants(conf_dir("analytic") / "gpu.yaml")
+    return fit_lags(measured, "gpu", fit_host_overheads(measured, base, min_samples=MIN_SAMPLES))
+
+
+def main() -> None:
+    """Fit and write."""
+    out = Path(sys.argv[1]) if len(sys.argv) > 1 else conf_dir("analytic") / "gpu.yaml"
+    result = host_graphs()
     served = map(_scaled, graphs(mirror(), GRAPH_LAUNCHES))
-    fitted = fit_graph_launches([*result, *served], fit_lags(result, "gpu", fitted))
+    fitted = fit_graph_launches([*result, *served], fit_hosts(result))
     print({k: round(v, 2) for k, v in fitted.segment_us.items()}, fitted.lag_us["gpu"], len(fitted.host_overhead_us))
     save_constants(replace(fitted, provenance=PROVENANCE), out)
 
