@@ -61,6 +61,7 @@ from .schema.words import Source as Source
 from .schema.words import StepTimeKind as StepTimeKind
 from .terminal import complain as complain
 from .terminal import console as console
+from .terminal import counted as counted
 from .terminal import lasting_streams as lasting_streams
 from .terminal import say as say
 from .terminal import write_out as write_out

@@ -31,6 +31,11 @@ def visible(text: str) -> str:
     return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 node`, `2,433 nodes`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def say(text: object) -> None:
     """Print to standard output, at once."""
     print(visible(str(text)), flush=True)

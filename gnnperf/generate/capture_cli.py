@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from gnnperf.core import InputError, Subparsers, add_command, print_result
+from gnnperf.core import InputError, Subparsers, add_command, counted, print_result
 
 DESCRIPTION = """\
 Capture one training step of a program that never runs: nothing is computed, nothing is sent, no GPU is needed.
@@ -93,8 +93,8 @@ def _capture(args: argparse.Namespace) -> None:
     storage.write_run(run, args.out)
     nodes = {str(kind): count for kind, count in graph.num_nodes_by_type().items() if count}
     counts = ", ".join(f"{count:,} {kind}" for kind, count in nodes.items())
-    lines = (f"{run.name}: {len(run.tables)} of {run.world_size} ranks, {len(graph.steps)} steps, {counts} nodes",
-             f"written: {args.out}", f"next: gnnperf predict {args.out} --gpu NAME")  # fmt: skip
+    lines = (f"{run.name}: {len(run.tables)} of {run.world_size} ranks, {counted(len(graph.steps), 'step')}, "
+             f"{counts} nodes", f"written: {args.out}", f"next: gnnperf predict {args.out} --gpu NAME")  # fmt: skip
     document = {"out": str(args.out), "world_size": run.world_size, "ranks": list(graph.ranks),
                 "steps": len(graph.steps), "nodes": nodes}  # fmt: skip
     print_result(args, lambda: document, lambda: "\n".join(lines))

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from gnnperf.core import Subparsers, add_command, files, print_result, require, untrusted
+from gnnperf.core import Subparsers, add_command, counted, files, print_result, require, untrusted
 
 if TYPE_CHECKING:
     from gnnperf.graph.execution_graph import ExecutionGraph
@@ -58,8 +58,9 @@ def _import(args: argparse.Namespace) -> None:
     budget_bytes = untrusted.available_bytes() if gib is None else gib * 2**30 - PROCESS_BYTES
     if len(args.path) == 1 and windowed(args.path[0], budget_bytes):
         windows = _import_windows(args.path[0], args.out, budget_bytes, chosen.steps)
-        line = "written: {out}: {steps} steps, {nodes:,} nodes"
-        print_result(args, lambda: windows, lambda: "\n".join(line.format(**window) for window in windows))
+        print_result(args, lambda: windows, lambda: "\n".join(
+            f"written: {one['out']}: {counted(one['steps'], 'step')}, {counted(one['nodes'], 'node')}"
+            for one in windows))  # fmt: skip
         return
     run = read_run(args.path if len(args.path) > 1 else args.path[0], recording=args.recording, chosen=chosen)
     with replacing_folder(args.out) as temporary:
@@ -77,14 +78,14 @@ def _document(run: RunTrace, graph: ExecutionGraph, out: Path) -> dict[str, obje
 def _lines(run: RunTrace, graph: ExecutionGraph, out: Path) -> Iterator[str]:
     from gnnperf.trace import storage
 
-    yield f"{run.name}: {len(run.tables)} of {run.world_size} ranks, {len(graph.steps)} steps"
+    yield f"{run.name}: {len(run.tables)} of {run.world_size} ranks, {counted(len(graph.steps), 'step')}"
     counts = ", ".join(f"{count:,} {kind}" for kind, count in graph.num_nodes_by_type().items() if count)
-    yield f"{graph.num_nodes:,} nodes ({counts}), {len(graph.edges):,} edges"
+    yield f"{counted(graph.num_nodes, 'node')} ({counts}), {counted(len(graph.edges), 'edge')}"
     uncosted = graph.ops_without_cost()
     if uncosted:
         named = ", ".join(f"{name} ({count})" for name, count in list(uncosted.items())[:_NAMED])
         more = f" and {len(uncosted) - _NAMED} more ops" if len(uncosted) > _NAMED else ""
-        yield f"without FLOPs and bytes: {sum(uncosted.values()):,} nodes: {named}{more}"
+        yield f"without FLOPs and bytes: {counted(sum(uncosted.values()), 'node')}: {named}{more}"
     yield from (f"warning: {warning}" for warning in graph.warnings)
     yield f"written: {out / storage.IMPORTED}, {out / GRAPH}"
 

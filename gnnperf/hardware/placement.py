@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from gnnperf.core import InputError
+from gnnperf.core import InputError, counted
 from gnnperf.hardware.spec import ClusterSpec
 
 # How the ranks of a group lie on machines. Ranks fill machines in order.
@@ -163,7 +163,7 @@ def spread(cluster: ClusterSpec, world_size: int) -> ClusterSpec:
     if cluster.nodes is None:
         return cluster
     if world_size > cluster.nodes * cluster.ranks_per_node:
-        what = f"{world_size} ranks do not fit on {cluster.nodes} nodes of {cluster.ranks_per_node}"
-        raise InputError(what, where=f"cluster {cluster.name}",
+        room = f"{counted(cluster.nodes, 'node')} of {cluster.ranks_per_node}"
+        raise InputError(f"{counted(world_size, 'rank')} do not fit on {room}", where=f"cluster {cluster.name}",
                          remedy="give cluster.nodes or cluster.ranks_per_node a larger value")  # fmt: skip
     return replace(cluster, ranks_per_node=math.ceil(world_size / cluster.nodes))

@@ -107,7 +107,7 @@ def shares(critical_us: np.ndarray, labels: pd.Series | np.ndarray) -> dict[str,
 
 
 LONGEST_US = 1e14  # three years; outputs hold ns in 64 bits
-NOT_TIMED = "{} nodes have no latency: the trace did not time them, and no model covers them."
+NOT_TIMED = "Nodes without a latency: {:,}. The trace did not time them, and no model covers them."
 NOTED_SKEW = 0.05  # share of a measured makespan from which the ranks' different starts are worth a sentence
 
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from gnnperf.core import Failed, InputError, Subparsers, add_command, attempted, print_result, require, task
+from gnnperf.core import Failed, InputError, Subparsers, add_command, attempted, counted, print_result, require, task
 from gnnperf.predict.train_cli import key_names, keys_of
 from gnnperf.trace import add_data_parsers
 
@@ -61,10 +61,10 @@ def _build(args: argparse.Namespace) -> None:
         split, failed = build_data(config.data, given, config.model.num_layers, partial(_mapped, client))
     count = len((*split.train, *split.val, *split.test))
     done = {"recordings": count, "failed": failed, "out": args.out}
-    print_result(args, lambda: done, lambda: f"{count:,} recordings in {args.out}")
+    print_result(args, lambda: done, lambda: f"{counted(count, 'recording')} in {args.out}")
     if failed:
         lines = "".join(f"\n  {name}: {why}" for name, why in list(failed.items())[:MAX_NAMED])
-        raise InputError(f"{len(failed):,} recordings cannot be used:{lines}", where=args.folder)
+        raise InputError(f"{counted(len(failed), 'recording')} cannot be used:{lines}", where=args.folder)
 
 
 @contextmanager

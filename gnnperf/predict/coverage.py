@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gnnperf.analytic import UNRECORDED_DTYPE
-from gnnperf.core import WORK_TYPES, InputError, NodeType, require
+from gnnperf.core import WORK_TYPES, InputError, NodeType, counted, require
 from gnnperf.graph import uncovered
 from gnnperf.predict.measured import tensor_shapes
 from gnnperf.predict.request import FallbackConfig
@@ -102,14 +102,14 @@ def coverage_lines(estimate: StepPrediction) -> Iterator[str]:
     result = coverage_document(estimate)
     for source, one in result["sources"].items():
         of_measured = "unknown" if one["measured_share"] is None else f"{one['measured_share']:.1%}"
-        yield (f"{source}: {one['num_nodes']:,} nodes, {of_measured} of the measured node time, "
+        yield (f"{source}: {counted(one['num_nodes'], 'node')}, {of_measured} of the measured node time, "
                f"{one['step_share']:.1%} of the predicted step time")  # fmt: skip
     if not estimate.uncovered_ops:
         yield "every op is covered"
         return
     yield f"not covered: {result['uncovered_share']:.1%} of the step"
     for name, count in estimate.uncovered_ops.items():
-        yield f"  {name}: {count:,} nodes"
+        yield f"  {name}: {counted(count, 'node')}"
     yield (
         f"{len(result['calls_to_measure'])} distinct calls have shapes: gnnperf coverage TRACE --ops ops.jsonl lists "
         "them, gnnperf calibrate --out mine --ops ops.jsonl measures them, measured=mine/ops.parquet uses them"

@@ -167,6 +167,4 @@ def _uncovered(unedited: StepPrediction, edited: StepPrediction) -> tuple[str, .
     if edited.uncovered_ops == unedited.uncovered_ops:
         return ()
     before, after = (sum(estimate.uncovered_ops.values()) for estimate in (unedited, edited))
-    return (
-        f"What if: {after} nodes are not covered with the edits, {before} without: the difference leaves them out.",
-    )
+    return (f"What if: nodes that are not covered are left out: {after} with the edits, {before} without.",)

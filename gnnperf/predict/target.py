@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnperf.analytic import collective_models_named, collective_models_of
-from gnnperf.core import InputError
+from gnnperf.core import InputError, counted
 from gnnperf.graph import ExecutionGraph
 from gnnperf.hardware import (
     ANY_DEVICE,
@@ -125,7 +125,7 @@ def placement_text(cluster: ClusterSpec, world_size: int) -> str:
     """How ranks are placed on nodes: `8 ranks on 2 nodes of cluster hgx8, 4 on each`."""
     nodes = num_nodes(cluster, world_size)
     of = f"of cluster {cluster.name}" if cluster.name else ""
-    on = f"{world_size} rank{'s' if world_size > 1 else ''} on {nodes} node{'s' if nodes > 1 else ''} {of}".strip()
+    on = f"{counted(world_size, 'rank')} on {counted(nodes, 'node')} {of}".strip()
     return f"{on}, {cluster.ranks_per_node} on each" if nodes > 1 else on
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from gnnperf.core import usable_cores, worker_processes
+from gnnperf.core import counted, usable_cores, worker_processes
 from gnnperf.predict.composition.entry import EntryConfig
 from gnnperf.predict.verdict import Verdict, step_errors, verdict_of
 
@@ -48,7 +48,7 @@ def train(config: EntryConfig, onto: Console, evaluations: Sequence[Evaluation] 
         data = gnn.load_data(
             config.data, config.device_spec(), config.cluster_spec(), start.earlier if start else None, mapped
         )
-    onto.print(", ".join(f"{part}: {len(steps)} steps" for part, steps in data.steps.items()))
+    onto.print(", ".join(f"{part}: {counted(len(steps), 'step')}" for part, steps in data.steps.items()))
     for other, machine_scales in data.machine_scales.items():
         onto.print(f"{other}: {machine_scales}")
 

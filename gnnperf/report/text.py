@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gnnperf.core import Source, StepTimeKind
+from gnnperf.core import Source, StepTimeKind, counted
 from gnnperf.memory import OUTSIDE
 from gnnperf.predict import TRANSFER, RankMemory, StepPrediction, WithoutProfiler
 from gnnperf.report.summary import num_nodes_by_reason, num_nodes_by_source
@@ -133,7 +133,7 @@ def whatif_lines(estimate: StepPrediction) -> list[str]:
     share = f" ({100.0 * difference_us / estimate.step_time_us:+.1f} %)" if estimate.step_time_us > 0 else ""
     difference = f"{'+' if difference_us >= 0 else ''}{time_text(difference_us)}{share}"
     times = f"{bound}{time_text(whatif.step_time_us)}, unedited {time_text(estimate.step_time_us)}"
-    count = f"{whatif.num_touched:,} nodes changed"
+    count = f"{counted(whatif.num_touched, 'node')} changed"
     ratio = ""
     if estimate.step_time_us > 0:
         over, level = whatif.step_time_us / estimate.step_time_us, estimate.interval_level
@@ -150,7 +150,7 @@ def whatif_lines(estimate: StepPrediction) -> list[str]:
 def notes_left(estimate: StepPrediction) -> str:
     """How many warnings and notes are not shown above the result; "" none."""
     left = len(estimate.warnings[MOST_WARNINGS:]) + len(estimate.notes)
-    return f"{left} more note{'s' if left > 1 else ''}: --verbose, or report.html" if left else ""
+    return f"{counted(left, 'more note')}: --verbose, or report.html" if left else ""
 
 
 def finding_head(result: Finding) -> str:

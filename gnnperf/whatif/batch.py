@@ -33,7 +33,7 @@ from gnnperf.whatif.edit import (
 
 OF_PARAMETERS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")  # where the message is flat
 LAUNCH_US = 10.0  # kernels of unknown shapes that take at most so long are bound by their launch
-UNSHAPED = "{:,} kernels and copies without shapes ({:.3g} ms): they are assumed to change as the rest of their family"
+UNSHAPED = "kernels and copies without shapes ({:,}, {:.3g} ms): they are assumed to change as the rest of their family"
 NO_SHAPES = ("no shapes were recorded: kernels and copies of forward and backward above {:g} us, and messages but "
              "those of parameters, are assumed to take {:g} times as long")  # fmt: skip
 NO_NEW_OPS = ("whether another {} makes the program run other ops (another kernel, bucket, number of micro-batches): "

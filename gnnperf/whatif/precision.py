@@ -26,7 +26,7 @@ SCOPES = ("mixed", "all")
 FP8, BF16 = "float8", "bfloat16"
 FLOATING = tuple(sorted(name for name in DTYPE_BYTES if name.startswith(("float", "bfloat"))))
 UNITS_NEEDED = tuple(name for name in FLOATING if name.startswith((FP8, BF16)))  # on GPUs without them: no kernels
-UNKNOWN_DTYPE = "{:,} kernels and copies of unknown dtype ({:.3g} ms): they stay as they are"
+UNKNOWN_DTYPE = "kernels and copies of unknown dtype ({:,}, {:.3g} ms): they stay as they are"
 CASTS = "what casting from {} to {} and back costs: no cast is added"
 BETWEEN = "which ops between matrix products, convolutions and attention follow them into {}: they stay in {}"
 OPTIMIZER = "what optimizers do with parameters in {}: copies in full precision are not added"
@@ -108,8 +108,8 @@ class ChangeDtype:
 
 WORK = "what compressing and decompressing cost: no op is added"
 SUM = "whether compressed values can be added up on their way (sparse ones are gathered: another collective)"
-UNSIZED = "how many bytes {} messages have: they stay as they are"
-SMALL = "how {} messages of another or unknown dtype are sent: they stay as they are"
+UNSIZED = "how many bytes messages have ({:,} of them): they stay as they are"
+SMALL = "how messages of another or unknown dtype are sent ({:,} of them): they stay as they are"
 
 
 @dataclass(frozen=True)

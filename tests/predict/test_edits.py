@@ -137,7 +137,7 @@ def test_a_work_that_no_one_reports_is_stated() -> None:
     unedited = toy_prediction()
     holes = Fixed({GEMM_1: float("nan")})
     estimate = with_edits(unedited, (whatif.Straggler(0, 2.0),), holes, load_cluster("hgx8"), question(unedited.label))
-    assert estimate.warnings[0].startswith("What if: 1 nodes are not covered with the edits, 0 without")
+    assert estimate.warnings[0].startswith("What if: nodes that are not covered are left out: 1 with")
 
 
 def test_a_grown_job_is_placed_on_the_cluster_anew() -> None:
@@ -148,7 +148,7 @@ def test_a_grown_job_is_placed_on_the_cluster_anew() -> None:
     assert "Ranks with the same role are in the graph once; each stands for 8." in grown.notes
     assert grown.whatif is not None
     assert grown.whatif.step_time_us == pytest.approx(wanted.step_time_us, rel=1e-12)
-    with pytest.raises(InputError, match="64 ranks do not fit on 1 nodes"):
+    with pytest.raises(InputError, match="64 ranks do not fit on 1 node"):
         one = replace(cluster, nodes=1)
         predict(Request(plan=small(1, 1, 8), hardware=device, cluster=one, whatif=[whatif.WorldSize(64)]))
 

@@ -73,7 +73,7 @@ def test_hosts_move_by_their_single_thread_speeds() -> None:
 
 def test_ranks_on_several_nodes() -> None:
     assert after(ChangeCluster(nodes=2)).ranks_per_node == 1
-    with pytest.raises(InputError, match="2 ranks do not fit on 1 nodes of 1"):
+    with pytest.raises(InputError, match="2 ranks do not fit on 1 node of 1"):
         after(ChangeCluster(nodes=1, ranks_per_node=1))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from gnnperf.core import counted
 from gnnperf.predict import StepPrediction
 from gnnperf.report import text, throughput
 from gnnperf.report.page import breakdown, markup, memory, ops, path
@@ -26,7 +27,7 @@ def warnings(estimate: StepPrediction) -> Markup:
     if not shown:
         return Markup("")
     sentences = "".join(f"<li>{escape(warning)}</li>" for warning in shown)
-    count = f"{len(shown)} warning{'s' if len(shown) > 1 else ''}"
+    count = f"{counted(len(shown), 'warning')}"
     return Markup(f'<section class="warnings" aria-label="Warnings"><h2>{count}</h2><ul>{sentences}</ul></section>')
 
 
