@@ -84,7 +84,8 @@ class GemmConstants:
     # of the time that a tile's arithmetic takes, its latency by itself on its SM; above 1: one tile cannot use a whole
     # SM
     lone_tile_share: AboveZero
-    l2_rate: AboveZero  # of the last-level cache, in DeviceNumbers.l2_unit_bytes_per_s
+    # of the last-level cache: a multiple of memory's bandwidth for matrix units, bytes per clock of one SM for lanes
+    l2_rate: AboveZero
     split_us: AboveZero  # adding up the parts of a product whose k is split over tiles, by a kernel of its own
     l2_share: AboveZero  # share of the last-level cache that operands can use
     l2_sharpness: AboveZero  # exponent of the change from cache to memory as the operands outgrow it

@@ -249,6 +249,9 @@ def _served_tiles(m: Array, n: Array, served: Array) -> tuple[Array, Array, Arra
 def kernel_us(result: Products, device: DeviceNumbers, counts: Candidates, constants: GemmConstants) -> Array:
     """[rows] us of the fastest candidate, with the kernel's floor; an empty product costs the floor."""
     compute, memory = _compute_us(result, device, counts, constants), _memory_us(result, device, counts, constants)
+    written = _result_bytes(result, constants) / _l2_bytes_per_us(device, constants)
+    matrix = device.matrix[:, None]  # which write a tile after its last step; lanes, while others of the SM multiply
+    compute, memory = compute + matrix * written, memory + (1 - matrix) * written
     soft = soft_maximum(compute, memory, constants.overlap_power)  # [rows, candidates]
     soft = _throttled_us(soft, compute, device, constants)
     empty = (result.batch == 0) | (result.m == 0) | (result.n == 0) | (result.k == 0)  # [rows]
@@ -282,7 +285,7 @@ def observed_us(kernel: Array, constants: GemmConstants, launch_included: bool) 
 
 
 def _compute_us(result: Products, device: DeviceNumbers, counts: Candidates, c: GemmConstants) -> Array:
-    """[rows, candidates] us of tiles and waves, of adding up split parts, and of the result on its way to the cache."""
+    """[rows, candidates] us of tiles and waves, and of adding up split parts."""
     clock = device.clock_hz[:, None]
     rate = device.flops_per_s[:, None] / device.num_sms[:, None] * c.compute_share  # FLOP/s of one SM
     arithmetic = 2 * counts.tile_elements / rate  # s per step
@@ -299,7 +302,7 @@ def _compute_us(result: Products, device: DeviceNumbers, counts: Candidates, c: 
     tiled = np.hypot(throughput, latency) * US_PER_S
     results = (result.batch * result.m * result.n)[:, None] * counts.splits
     split = c.split_us + 2 * SUM_BYTES * results / _l2_bytes_per_us(device, c)
-    return tiled + np.where(counts.splits > 1, split, 0.0) + _written_us(result, device, c) * device.matrix[:, None]
+    return tiled + np.where(counts.splits > 1, split, 0.0)
 
 
 def _throttled_us(us: Array, compute: Array, device: DeviceNumbers, c: GemmConstants) -> Array:
@@ -318,29 +321,25 @@ def _throttled_us(us: Array, compute: Array, device: DeviceNumbers, c: GemmConst
 
 
 def _l2_bytes_per_us(device: DeviceNumbers, c: GemmConstants) -> Array:
+    """[rows, 1] of the last-level cache: so many times memory on matrix units; so many bytes per clock of a lane's SM."""
     unit = np.where(device.matrix, device.bandwidth_bytes_per_s, device.clock_hz * device.num_sms)
     return (c.l2_rate * unit / US_PER_S)[:, None]
 
 
 def _memory_us(result: Products, device: DeviceNumbers, counts: Candidates, c: GemmConstants) -> Array:
-    """[rows, candidates] us: compulsory traffic and what tiles read again, as far as they outgrow the cache."""
+    """[rows, candidates] us: compulsory traffic, but for results on their way to the cache, and what tiles read again."""
     item, cache = result.item_bytes[:, None], c.l2_share * device.l2_bytes[:, None]  # bytes
     operands = (result.batch * (result.m * result.k + result.k * result.n))[:, None] * item  # bytes
     moved = operands + _result_bytes(result, c)
     again = counts.read_elements * item * c.reread_share * _missing(counts.live_elements * item / cache, SOFT)
     dram = moved * _missing(result.turns[:, None] * moved / cache, c.l2_sharpness) + again
     bandwidth = device.bandwidth_bytes_per_s[:, None] * c.memory_share / US_PER_S  # bytes per us
-    cached = operands / _l2_bytes_per_us(device, c) + _written_us(result, device, c) * (1 - device.matrix[:, None])
-    return dram / bandwidth + cached
+    return dram / bandwidth + operands / _l2_bytes_per_us(device, c)
 
 
 def _result_bytes(result: Products, c: GemmConstants) -> Array:
     item_bytes = result.item_bytes if c.quantize is None else QUANTIZED_FROM_BYTES
     return (result.batch * result.m * result.n * item_bytes)[:, None]
-
-
-def _written_us(result: Products, device: DeviceNumbers, c: GemmConstants) -> Array:
-    return _result_bytes(result, c) / _l2_bytes_per_us(device, c)
 
 
 def _missing(working_set: Array, sharpness: float) -> Array:

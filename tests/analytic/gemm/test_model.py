@@ -38,11 +38,11 @@ from research.fitting.files import save_gemm_constants
 IDEAL = GemmConstants(
     compute_share=0.5, flops_per_joule=1e30, boost_power=0.0, throttle_us=1.0, load_bytes_per_flop=1e12,
     quantization=1.0, wave_clocks=1e-9, least_elements=1e-9, lone_tile_share=1e-9, l2_rate=1e12,
-    split_clocks=1e12, l2_share=1.0, l2_sharpness=4.0, memory_share=0.8, overlap_power=50.0, reread_share=1e-12,
+    split_us=1e9, l2_share=1.0, l2_sharpness=4.0, memory_share=0.8, overlap_power=50.0, reread_share=1e-12,
     far_share=1e9, far_slowdown=1e-12, floor_clocks=2000.0, launch_us=30.0, launch_power=1.0, tiles="128x128",
 )  # fmt: skip
-# 10 SMs of 100 GFLOP/s, 1 GHz, 100 GB/s, 1 MB of cache, whose rate counts in bytes per clock of an SM.
-SMALL = DeviceNumbers(*(np.array([v]) for v in (1e12, 1e11, 1e6, 1e10, 10.0, 1e9, np.inf, np.inf, -1.0)))
+# 10 SMs of 100 GFLOP/s, 1 GHz, 100 GB/s, 1 MB of cache, lanes.
+SMALL = DeviceNumbers(*(np.array([v]) for v in (1e12, 1e11, 1e6, 10.0, 1e9, np.inf, np.inf, -1.0, 0.0)))
 SIZES = st.integers(1, 5000)
 DEVICES = ("p4", "v100_pcie_32gb", "a100_sxm_80gb", "l40s", "h100_sxm", "gb200")
 
