@@ -321,13 +321,16 @@ def _throttled_us(us: Array, compute: Array, device: DeviceNumbers, c: GemmConst
 
 
 def _l2_bytes_per_us(device: DeviceNumbers, c: GemmConstants) -> Array:
-    """[rows, 1] of the last-level cache: so many times memory on matrix units; so many bytes per clock of a lane's SM."""
+    """[rows, 1] of the last-level cache: so many times memory for matrix units, bytes per clock of an SM for lanes."""
     unit = np.where(device.matrix, device.bandwidth_bytes_per_s, device.clock_hz * device.num_sms)
     return (c.l2_rate * unit / US_PER_S)[:, None]
 
 
 def _memory_us(result: Products, device: DeviceNumbers, counts: Candidates, c: GemmConstants) -> Array:
-    """[rows, candidates] us: compulsory traffic, but for results on their way to the cache, and what tiles read again."""
+    """[rows, candidates] us: compulsory traffic and what tiles read again, as far as they outgrow the cache.
+
+    But not the time that results take to the cache.
+    """
     item, cache = result.item_bytes[:, None], c.l2_share * device.l2_bytes[:, None]  # bytes
     operands = (result.batch * (result.m * result.k + result.k * result.n))[:, None] * item  # bytes
     moved = operands + _result_bytes(result, c)

@@ -90,6 +90,19 @@ def test_a_power_limit_slows_long_calls_only_and_leaves_the_base_clock() -> None
         assert slow / free == pytest.approx(factor, rel=1e-2)
 
 
+def test_a_power_limit_costs_what_exceeds_the_wait_for_memory() -> None:
+    waits = replace(IDEAL, compute_share=1e3, flops_per_joule=1e10)  # five times too many FLOP/s, 7 us of 1,265
+    limited = replace(SMALL, power_limit_w=np.array([20.0]))
+    free, slow = (tiled_us(products(16, 5000, 5000), d, (waits,), False)[0] for d in (SMALL, limited))
+    assert slow == pytest.approx(free)
+
+
+def test_matrix_units_write_a_tile_after_its_last_step() -> None:
+    matrix = replace(SMALL, matrix=np.ones(1))
+    us = tiled_us(products(128, 128, 4096), matrix, (replace(IDEAL, l2_rate=2.0),), False)[0]  # 200 GB/s
+    assert us - _us(128, 128, 4096) == pytest.approx(4 * 128 * 128 / 2e5, rel=1e-2)
+
+
 def test_the_clocks_of_the_data_sheet_bound_throttling() -> None:
     t4, gb200 = (numbers_of(load_device(name), "float32").boost_over_base[0] for name in ("t4", "gb200"))
     assert t4 == pytest.approx(1590 / 585)
