@@ -75,13 +75,14 @@ STEPS = 25
 EXPECTED: Mapping[str, tuple[float, float]] = {
     "compute_share": (0.92, 0.1), "flops_per_joule": (6.5e10, 0.7), "throttle_us": (300.0, 1.0),
     "load_bytes_per_flop": (0.4, 0.7), "quantization": (0.5, 0.7), "wave_clocks": (1000.0, 0.7),
-    "least_elements": (256.0, 0.7), "lone_tile_share": (0.5, 0.5), "l2_bytes_per_clock": (32.0, 0.7),
-    "split_clocks": (2000.0, 1.0), "l2_share": (1.0, 0.5), "l2_sharpness": (4.0, 0.5), "memory_share": (0.8, 0.15),
+    "least_elements": (256.0, 0.7), "lone_tile_share": (0.5, 0.5), "l2_rate": (32.0, 0.7),
+    "split_us": (1.5, 1.0), "l2_share": (1.0, 0.5), "l2_sharpness": (4.0, 0.5), "memory_share": (0.8, 0.15),
     "overlap_power": (2.0, 0.4), "reread_share": (0.3, 1.0), "far_share": (48.0, 0.7), "far_slowdown": (0.3, 1.5),
     "floor_clocks": (4000.0, 0.4), "launch_us": (40.0, 1.0), "launch_power": (1.5, 0.5),
 }  # fmt: skip
-# Matrix units: what differs by their FLOPs per clock and their energy per FLOP.
-MATRIX = {"flops_per_joule": 2e12, "load_bytes_per_flop": 0.08, "least_elements": 4096.0}
+# Matrix units: what differs by their FLOPs per clock, their energy per FLOP, the unit of l2_rate, and HBM.
+MATRIX = {"flops_per_joule": 2e12, "load_bytes_per_flop": 0.08, "least_elements": 4096.0, "split_us": 3.0,
+          "l2_rate": 3.7, "memory_share": 0.95}  # fmt: skip
 # The kernel that quantizes, likewise: an SM's 4 warp schedulers take 32 elements each in some clocks.
 QUANTIZE: Mapping[str, tuple[float, float]] = {
     "start_clocks": (4000.0, 0.7), "element_clocks": (0.05, 1.0), "rows_in_flight": (8.0, 0.7),

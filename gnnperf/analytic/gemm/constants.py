@@ -17,7 +17,7 @@ from gnnperf.analytic.memory_bound.streams import WIDE_BUS_BITS
 from gnnperf.core import InputError, require
 from gnnperf.hardware import DeviceSpec, conf_dir, read_yaml
 
-VERSION = 5
+VERSION = 6
 FAMILIES = ("vector", "vector_batched", "matrix", "float8", "float8_block", "float4")
 
 # Tiles [rows of the result, columns of the result] that a library chooses from. The first holds what CUTLASS 3 and
@@ -84,8 +84,9 @@ class GemmConstants:
     # of the time that a tile's arithmetic takes, its latency by itself on its SM; above 1: one tile cannot use a whole
     # SM
     lone_tile_share: AboveZero
-    l2_bytes_per_clock: AboveZero  # of one SM from the last-level cache
-    split_clocks: AboveZero  # adding up the parts of a product whose k is split over tiles
+    # of the last-level cache: a multiple of memory's bandwidth for matrix units, bytes per clock of one SM for lanes
+    l2_rate: AboveZero
+    split_us: AboveZero  # adding up the parts of a product whose k is split over tiles, by a kernel of its own
     l2_share: AboveZero  # share of the last-level cache that operands can use
     l2_sharpness: AboveZero  # exponent of the change from cache to memory as the operands outgrow it
     memory_share: AboveZero  # sustained share of the peak memory bandwidth

@@ -77,6 +77,7 @@ class DeviceNumbers:
     power_limit_w: Array  # inf: unknown
     boost_over_base: Array  # clock over the one that the vendor guarantees under the power limit; inf: not published
     served: Array  # whose of SERVED_TILES the sizes decide on, or ANY_TILES
+    matrix: Array  # 1: matrix units; 0: lanes
 
     def part(self, rows: slice | npt.NDArray[np.intp]) -> DeviceNumbers:
         """Of some rows."""
@@ -106,9 +107,11 @@ def numbers_of(device: DeviceSpec, dtype: str, tf32: bool = False) -> DeviceNumb
     boost = device.clock_hz / device.base_clock_hz if device.base_clock_hz else np.inf
     kernels = matrix_kernels_of(device)
     # Of lanes, A100's linear layers err by 15.8 % with the whole cache and by 17.0 % with one of two parts.
-    l2 = device.l2_bytes / (cache_parts(device) if key.endswith("_matrix") else 1)
+    matrix = key.endswith("_matrix")
+    l2 = device.l2_bytes / (cache_parts(device) if matrix else 1)
     served = list(SERVED_TILES).index(kernels) if dtype == SERVED_DTYPE and kernels in SERVED_TILES else ANY_TILES
-    result = (rate, device.memory_bandwidth_bytes_per_s, l2, device.num_sms, device.clock_hz, power, boost, served)
+    bandwidth = device.memory_bandwidth_bytes_per_s
+    result = (rate, bandwidth, l2, device.num_sms, device.clock_hz, power, boost, served, matrix)
     return DeviceNumbers(*(np.array([v], float) for v in result))
 
 
@@ -246,7 +249,11 @@ def _served_tiles(m: Array, n: Array, served: Array) -> tuple[Array, Array, Arra
 def kernel_us(result: Products, device: DeviceNumbers, counts: Candidates, constants: GemmConstants) -> Array:
     """[rows] us of the fastest candidate, with the kernel's floor; an empty product costs the floor."""
     compute, memory = _compute_us(result, device, counts, constants), _memory_us(result, device, counts, constants)
+    written = _result_bytes(result, constants) / _l2_bytes_per_us(device, constants)
+    matrix = device.matrix[:, None]  # which write a tile after its last step; lanes, while others of the SM multiply
+    compute, memory = compute + matrix * written, memory + (1 - matrix) * written
     soft = soft_maximum(compute, memory, constants.overlap_power)  # [rows, candidates]
+    soft = _throttled_us(soft, compute, device, constants)
     empty = (result.batch == 0) | (result.m == 0) | (result.n == 0) | (result.k == 0)  # [rows]
     return constants.floor_clocks / device.clock_hz * US_PER_S + np.where(empty, 0.0, soft.min(axis=1))
 
@@ -292,42 +299,50 @@ def _compute_us(result: Products, device: DeviceNumbers, counts: Candidates, c: 
     throughput = waves * (counts.steps * step + fill)  # s, if SMs are busy
     isolated = counts.steps * (2 * c.least_elements / rate + c.lone_tile_share * arithmetic) + fill
     latency = np.maximum(counts.tiles_per_sm / counts.resident, 1.0) * isolated  # s, if they wait for each step
-    tiled = _throttled_us(np.hypot(throughput, latency) * US_PER_S, device, c)
+    tiled = np.hypot(throughput, latency) * US_PER_S
     results = (result.batch * result.m * result.n)[:, None] * counts.splits
-    split = c.split_clocks / clock * US_PER_S + 2 * SUM_BYTES * results / _l2_bytes_per_us(device, c)
+    split = c.split_us + 2 * SUM_BYTES * results / _l2_bytes_per_us(device, c)
     return tiled + np.where(counts.splits > 1, split, 0.0)
 
 
-def _throttled_us(us: Array, device: DeviceNumbers, c: GemmConstants) -> Array:
-    """Long calls run at the clock that the power limit leaves, slower by max(1, peak / (power flops_per_joule)).
+def _throttled_us(us: Array, compute: Array, device: DeviceNumbers, c: GemmConstants) -> Array:
+    """Long calls leave their arithmetic the clock of the power limit: slower by max(1, peak / (power flops_per_joule)).
 
     But not below the base clock, which vendors guarantee under that limit, or by what both clocks say (`boost_power`).
-    The whole kernel is slowed, as its clock is. So a higher peak under the same limit may lengthen a kernel that does
-    little arithmetic, by what the lower clock costs it.
+    A kernel that waits for memory does its arithmetic in the meantime: the limit costs only what exceeds the wait.
     """
     demand = device.flops_per_s / device.power_limit_w / c.flops_per_joule
     limited = (1.0 + demand**LIMIT_POWER) ** (1.0 / LIMIT_POWER)  # [rows]
     slower = np.minimum(limited, device.boost_over_base)
     if c.boost_power:
         slower = np.where(np.isinf(device.boost_over_base), limited, device.boost_over_base**c.boost_power)
-    slower = slower[:, None] - 1.0
-    return us * (1.0 + slower * us / (us + c.throttle_us))
+    slowed = np.maximum(us, compute * slower[:, None])
+    return us + (slowed - us) * us / (us + c.throttle_us)
 
 
 def _l2_bytes_per_us(device: DeviceNumbers, c: GemmConstants) -> Array:
-    return (c.l2_bytes_per_clock * device.clock_hz * device.num_sms / US_PER_S)[:, None]
+    """[rows, 1] of the last-level cache: so many times memory for matrix units, bytes per clock of an SM for lanes."""
+    unit = np.where(device.matrix, device.bandwidth_bytes_per_s, device.clock_hz * device.num_sms)
+    return (c.l2_rate * unit / US_PER_S)[:, None]
 
 
 def _memory_us(result: Products, device: DeviceNumbers, counts: Candidates, c: GemmConstants) -> Array:
-    """[rows, candidates] us: compulsory traffic and what tiles read again, as far as they outgrow the cache."""
+    """[rows, candidates] us: compulsory traffic and what tiles read again, as far as they outgrow the cache.
+
+    But not the time that results take to the cache.
+    """
     item, cache = result.item_bytes[:, None], c.l2_share * device.l2_bytes[:, None]  # bytes
-    written = result.item_bytes if c.quantize is None else QUANTIZED_FROM_BYTES  # of an element of the result
-    operands = result.m * result.k + result.k * result.n  # elements
-    moved = (result.batch * (operands * result.item_bytes + result.m * result.n * written))[:, None]
+    operands = (result.batch * (result.m * result.k + result.k * result.n))[:, None] * item  # bytes
+    moved = operands + _result_bytes(result, c)
     again = counts.read_elements * item * c.reread_share * _missing(counts.live_elements * item / cache, SOFT)
     dram = moved * _missing(result.turns[:, None] * moved / cache, c.l2_sharpness) + again
     bandwidth = device.bandwidth_bytes_per_s[:, None] * c.memory_share / US_PER_S  # bytes per us
-    return dram / bandwidth + moved / _l2_bytes_per_us(device, c)
+    return dram / bandwidth + operands / _l2_bytes_per_us(device, c)
+
+
+def _result_bytes(result: Products, c: GemmConstants) -> Array:
+    item_bytes = result.item_bytes if c.quantize is None else QUANTIZED_FROM_BYTES
+    return (result.batch * result.m * result.n * item_bytes)[:, None]
 
 
 def _missing(working_set: Array, sharpness: float) -> Array:

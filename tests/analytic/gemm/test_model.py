@@ -37,12 +37,12 @@ from research.fitting.files import save_gemm_constants
 # Nothing but arithmetic costs anything: the other terms are as good as free.
 IDEAL = GemmConstants(
     compute_share=0.5, flops_per_joule=1e30, boost_power=0.0, throttle_us=1.0, load_bytes_per_flop=1e12,
-    quantization=1.0, wave_clocks=1e-9, least_elements=1e-9, lone_tile_share=1e-9, l2_bytes_per_clock=1e12,
-    split_clocks=1e12, l2_share=1.0, l2_sharpness=4.0, memory_share=0.8, overlap_power=50.0, reread_share=1e-12,
+    quantization=1.0, wave_clocks=1e-9, least_elements=1e-9, lone_tile_share=1e-9, l2_rate=1e12,
+    split_us=1e9, l2_share=1.0, l2_sharpness=4.0, memory_share=0.8, overlap_power=50.0, reread_share=1e-12,
     far_share=1e9, far_slowdown=1e-12, floor_clocks=2000.0, launch_us=30.0, launch_power=1.0, tiles="128x128",
 )  # fmt: skip
-# 10 SMs of 100 GFLOP/s, 1 GHz, 100 GB/s, 1 MB of cache.
-SMALL = DeviceNumbers(*(np.array([v]) for v in (1e12, 1e11, 1e6, 10.0, 1e9, np.inf, np.inf, -1.0)))
+# 10 SMs of 100 GFLOP/s, 1 GHz, 100 GB/s, 1 MB of cache, lanes.
+SMALL = DeviceNumbers(*(np.array([v]) for v in (1e12, 1e11, 1e6, 10.0, 1e9, np.inf, np.inf, -1.0, 0.0)))
 SIZES = st.integers(1, 5000)
 DEVICES = ("p4", "v100_pcie_32gb", "a100_sxm_80gb", "l40s", "h100_sxm", "gb200")
 
@@ -88,6 +88,19 @@ def test_a_power_limit_slows_long_calls_only_and_leaves_the_base_clock() -> None
     for slower, c, k, factor in cases:
         free, slow = (tiled_us(products(1, 1, k), d, (c,), False)[0] - 2.0 for d in (SMALL, slower))
         assert slow / free == pytest.approx(factor, rel=1e-2)
+
+
+def test_a_power_limit_costs_what_exceeds_the_wait_for_memory() -> None:
+    waits = replace(IDEAL, compute_share=1e3, flops_per_joule=1e10)  # five times too many FLOP/s, 7 us of 1,265
+    limited = replace(SMALL, power_limit_w=np.array([20.0]))
+    free, slow = (tiled_us(products(16, 5000, 5000), d, (waits,), False)[0] for d in (SMALL, limited))
+    assert slow == pytest.approx(free)
+
+
+def test_matrix_units_write_a_tile_after_its_last_step() -> None:
+    matrix = replace(SMALL, matrix=np.ones(1))
+    us = tiled_us(products(128, 128, 4096), matrix, (replace(IDEAL, l2_rate=2.0),), False)[0]  # 200 GB/s
+    assert us - _us(128, 128, 4096) == pytest.approx(4 * 128 * 128 / 2e5, rel=1e-2)
 
 
 def test_the_clocks_of_the_data_sheet_bound_throttling() -> None:
@@ -180,7 +193,7 @@ def test_constants_survive_their_file(tmp_path: Path) -> None:
     path, two = tmp_path / "gemm.yaml", (IDEAL, replace(IDEAL, tiles="narrow", kernels="volta"))
     save_gemm_constants(dict.fromkeys(FAMILIES, two), "by hand", path)
     assert load_gemm_constants(path) == dict.fromkeys(FAMILIES, two)
-    path.write_text(path.read_text().replace("version: 5", "version: 0"))
+    path.write_text(path.read_text().replace("version: 6", "version: 0"))
     with pytest.raises(InputError, match="version 0"):
         load_gemm_constants(path)
     save_gemm_constants({**dict.fromkeys(FAMILIES, two), "matrix": ()}, "by hand", path)
@@ -212,7 +225,7 @@ def test_a_generation_has_its_own_kernels_on_matrix_units_and_workstation_boards
 def test_quantizing_reads_16_bits_and_long_rows_twice() -> None:
     """10 SMs, 1 GHz, 100 GB/s of which 0.8 are sustained, a cache of 1 MB; instructions as good as free."""
     quantize = Quantize(start_clocks=3000.0, element_clocks=1e-9, rows_in_flight=1.0)
-    constants = replace(IDEAL, quantize=quantize, l2_bytes_per_clock=1e12)
+    constants = replace(IDEAL, quantize=quantize, l2_rate=1e12)
     short, long = (float(quantize_us(products(m, 1, k, item_bytes=1), SMALL, constants, quantize)[0])
                    for m, k in ((10_000, 1000), (100, 1_000_000)))  # fmt: skip
     assert short == pytest.approx(3.0 + 1e7 * 3 / 0.8e5, rel=1e-3)
