@@ -117,7 +117,8 @@ def test_what_is_small_already_is_refused_and_what_is_unknown_stated() -> None:
         CompressMessages(to="float16")(gradients("bfloat16"))
     graph = gradients()
     graph.nodes.loc[ARRIVE, "message_bytes"] = np.nan
-    assert any(sentences.startswith("how many bytes messages have (1 ") for sentences in CompressMessages(ratio=0.5)(graph).unknown)
+    unknown = CompressMessages(ratio=0.5)(graph).unknown
+    assert any(sentence.startswith("how many bytes messages have (1 ") for sentence in unknown)
 
 
 @pytest.mark.parametrize(
