@@ -248,5 +248,5 @@ def test_cpu_trace_takes_the_generic_cpu_and_states_so(name: str) -> None:
 def test_a_cluster_of_several_nodes_divides_the_ranks() -> None:
     two = replace(load_cluster("hgx8"), nodes=2)
     assert choose_target(two_rank_graph(), None, two).cluster.ranks_per_node == 1
-    with pytest.raises(InputError, match="2 ranks do not fit on 1 nodes of 1"):
+    with pytest.raises(InputError, match="2 ranks do not fit on 1 node of 1"):
         choose_target(two_rank_graph(), None, replace(SINGLE, nodes=1))

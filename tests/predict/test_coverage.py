@@ -72,9 +72,9 @@ def test_sources_by_nodes_and_time() -> None:
 
 def test_what_no_one_models_for_is_named() -> None:
     lines = list(coverage_lines(toy_prediction({GEMM_1: np.nan})))
-    assert "uncovered: 1 nodes, 36.4% of the measured node time, 0.0% of the predicted step time" in lines
+    assert "uncovered: 1 node, 36.4% of the measured node time, 0.0% of the predicted step time" in lines
     assert "not covered: 36.4% of the step" in lines
-    assert "  aten::mm: 1 nodes" in lines
+    assert "  aten::mm: 1 node" in lines
 
 
 def test_the_list_to_measure_is_written_once(

@@ -1,10 +1,12 @@
 """Matrix products on GPUs: launch floor and a soft maximum of compute and memory, with tiles, waves, split k and L2.
 
-    latency = floor + min over tiles and splits of (compute^p + memory^p)^(1/p)
+    latency = floor + min over tiles and splits of throttled((compute^p + memory^p)^(1/p))
 
 compute: waves of tiles over SMs (Osama et al. 2023, Stream-K, section 2), each a number of steps along k; a step takes
 its arithmetic and its operands (Williams, Waterman, Patterson 2009, applied to one SM). memory: compulsory traffic and
-what tiles read again, from DRAM as far as it outgrows the last-level cache. Every candidate's time grows with each of
+what tiles read again, from DRAM as far as it outgrows the last-level cache. Results go to the cache after a tile's last
+step (matrix units, part of compute) or meanwhile (lanes, part of memory). throttled: what compute takes beyond the rest
+at the clock of the power limit. Every candidate's time grows with each of
 batch, m, n and k, so their minimum does: more work is never faster (but by another of SERVED_TILES). That is why
 alignment has no term of its own: a product of 127 columns would cost more than one of 128. The constants
 (`GemmConstants`) are fitted; a device enters as its vendor numbers. Without another source a formula is this module's
@@ -106,7 +108,7 @@ def numbers_of(device: DeviceSpec, dtype: str, tf32: bool = False) -> DeviceNumb
     power = device.power_limit_w if device.power_limit_w else np.inf
     boost = device.clock_hz / device.base_clock_hz if device.base_clock_hz else np.inf
     kernels = matrix_kernels_of(device)
-    # Of lanes, A100's linear layers err by 15.8 % with the whole cache and by 17.0 % with one of two parts.
+    # On 2026-11-25, A100's linear layers on lanes erred by 15.8 % with the whole cache, 17.0 % with one of two parts.
     matrix = key.endswith("_matrix")
     l2 = device.l2_bytes / (cache_parts(device) if matrix else 1)
     served = list(SERVED_TILES).index(kernels) if dtype == SERVED_DTYPE and kernels in SERVED_TILES else ANY_TILES
@@ -306,10 +308,11 @@ def _compute_us(result: Products, device: DeviceNumbers, counts: Candidates, c: 
 
 
 def _throttled_us(us: Array, compute: Array, device: DeviceNumbers, c: GemmConstants) -> Array:
-    """Long calls leave their arithmetic the clock of the power limit: slower by max(1, peak / (power flops_per_joule)).
+    """Long calls have the clock of the power limit, slower by max(1, peak / (power flops_per_joule)).
 
     But not below the base clock, which vendors guarantee under that limit, or by what both clocks say (`boost_power`).
-    A kernel that waits for memory does its arithmetic in the meantime: the limit costs only what exceeds the wait.
+    All of `compute` is slower, also results and parts on their way to the cache. A kernel that waits for memory
+    computes in the meantime: the limit costs only what exceeds the wait.
     """
     demand = device.flops_per_s / device.power_limit_w / c.flops_per_joule
     limited = (1.0 + demand**LIMIT_POWER) ** (1.0 / LIMIT_POWER)  # [rows]

@@ -27,7 +27,7 @@ def warnings(estimate: StepPrediction) -> Markup:
     if not shown:
         return Markup("")
     sentences = "".join(f"<li>{escape(warning)}</li>" for warning in shown)
-    count = f"{counted(len(shown), 'warning')}"
+    count = counted(len(shown), "warning")
     return Markup(f'<section class="warnings" aria-label="Warnings"><h2>{count}</h2><ul>{sentences}</ul></section>')
 
 

@@ -103,6 +103,26 @@ def test_matrix_units_write_a_tile_after_its_last_step() -> None:
     assert us - _us(128, 128, 4096) == pytest.approx(4 * 128 * 128 / 2e5, rel=1e-2)
 
 
+def test_lanes_write_results_while_they_multiply_at_bytes_per_clock_of_each_sm() -> None:
+    us = _us(128, 128, 4096, constants=replace(IDEAL, l2_rate=0.01))  # 100 bytes per us of 10 SMs at 1 GHz
+    moved = 4 * (2 * 128 * 4096 + 128 * 128)  # 4.3 MB against a cache of 1 MB; 2.7 ms of arithmetic are hidden
+    assert us == pytest.approx(2.0 + moved / 100 + moved / 0.8e5 * 4.26**4 / (1 + 4.26**4), rel=1e-3)
+
+
+def test_adding_up_the_parts_of_k_takes_a_fixed_time() -> None:
+    whole_us = _us(128, 128, 40_000) - 2.0  # on one of 10 SMs
+    us = [_us(128, 128, 40_000, constants=replace(IDEAL, split_us=split_us)) for split_us in (3.0, 13.0)]
+    assert us[1] - us[0] == pytest.approx(10.0)
+    assert us[0] - 2.0 - 3.0 == pytest.approx(whole_us / 8, rel=2e-2)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tf32", "matrix"), [("bfloat16", False, 1), ("float32", False, 0), ("float32", True, 1)]
+)
+def test_matrix_units_multiply_what_they_take(dtype: str, tf32: bool, matrix: int) -> None:
+    assert numbers_of(load_device("a100_sxm_80gb"), dtype, tf32).matrix.tolist() == [matrix]
+
+
 def test_the_clocks_of_the_data_sheet_bound_throttling() -> None:
     t4, gb200 = (numbers_of(load_device(name), "float32").boost_over_base[0] for name in ("t4", "gb200"))
     assert t4 == pytest.approx(1590 / 585)

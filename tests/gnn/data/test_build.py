@@ -261,7 +261,7 @@ def test_the_command(
         assert main([*command, "--scheduler", client.scheduler.address, "--json"]) == 2
     printed = capsys.readouterr()
     assert json.loads(printed.out)["recordings"] == 6
-    assert "1 recordings cannot be used" in printed.err and "broken" in printed.err
+    assert "1 recording cannot be used" in printed.err and "broken" in printed.err
     for key in ("data.path", "+data.cache_dir"):
         assert main([*command, "--set", f"{key}=elsewhere"]) == 2
         assert "is another argument's" in capsys.readouterr().err
