@@ -80,8 +80,8 @@ EXPECTED: Mapping[str, tuple[float, float]] = {
     "overlap_power": (2.0, 0.4), "reread_share": (0.3, 1.0), "far_share": (48.0, 0.7), "far_slowdown": (0.3, 1.5),
     "floor_clocks": (4000.0, 0.4), "launch_us": (40.0, 1.0), "launch_power": (1.5, 0.5),
 }  # fmt: skip
-# Matrix units: what differs by their FLOPs per clock, their energy per FLOP, the unit of l2_rate, and what fits on
-# single generations say. Lanes keep a split_us of 1.5: with 3, A100's fit divides no batched product.
+# Matrix units: what differs by their FLOPs per clock, their energy per FLOP, the unit of l2_rate, and the
+# constants of fits on single generations. Lanes keep a split_us of 1.5: with 3, A100's fit divides no batched product.
 MATRIX = {"flops_per_joule": 2e12, "load_bytes_per_flop": 0.08, "least_elements": 4096.0, "split_us": 3.0,
           "l2_rate": 3.7, "memory_share": 0.95}  # fmt: skip
 # The kernel that quantizes, likewise: an SM's 4 warp schedulers take 32 elements each in some clocks.

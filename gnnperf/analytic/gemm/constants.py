@@ -89,9 +89,8 @@ class GemmConstants:
     split_us: AboveZero  # adding up the parts of a product whose k is split over tiles, by a kernel of its own
     l2_share: AboveZero  # share of the last-level cache that operands can use
     l2_sharpness: AboveZero  # exponent of the change from cache to memory as the operands outgrow it
-    memory_share: (
-        AboveZero  # sustained share of the peak memory bandwidth; above 1: part of the bytes stays in the cache
-    )
+    # sustained share of the peak memory bandwidth; above 1: part of the bytes stays in the cache
+    memory_share: AboveZero
     overlap_power: AboveZero  # p of the soft maximum of compute and memory
     # of what tiles read of the operands, the part that comes from DRAM again once the operands of the tiles in flight
     # outgrow the cache; above 1: with neighbors that no one requested

@@ -5,12 +5,11 @@
 compute: waves of tiles over SMs (Osama et al. 2023, Stream-K, section 2), each a number of steps along k; a step takes
 its arithmetic and its operands (Williams, Waterman, Patterson 2009, applied to one SM). memory: compulsory traffic and
 what tiles read again, from DRAM as far as it outgrows the last-level cache. Results go to the cache after a tile's last
-step (matrix units, part of compute) or meanwhile (lanes, part of memory). throttled: what compute takes beyond the rest
-at the clock of the power limit. Every candidate's time grows with each of
-batch, m, n and k, so their minimum does: more work is never faster (but by another of SERVED_TILES). That is why
-alignment has no term of its own: a product of 127 columns would cost more than one of 128. The constants
-(`GemmConstants`) are fitted; a device enters as its vendor numbers. Without another source a formula is this module's
-own.
+step (matrix units, part of compute) or meanwhile (lanes, part of memory). throttled: long calls compute at the clock of
+the power limit, which costs what exceeds the wait for memory. Every candidate's time grows with each of batch, m, n and
+k, so their minimum does: more work is never faster (but by another of SERVED_TILES). That is why alignment has no term
+of its own: a product of 127 columns would cost more than one of 128. The constants (`GemmConstants`) are fitted; a
+device enters as its vendor numbers. Without another source a formula is this module's own.
 """
 
 from __future__ import annotations
