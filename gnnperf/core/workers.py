@@ -1,4 +1,4 @@
-"""The same function for many items, in processes of this machine; they end with the one that started them."""
+"""The same function for many items, or one beside other work, in processes that end with the one that started them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from typing import Any
+from contextvars import Context
+from multiprocessing.connection import Connection
+from typing import Any, TypeVar
 
 from gnnperf.core.errors import InputError
 from gnnperf.core.progress import each, task
 
+Result = TypeVar("Result")
 Mapped = Callable[[Callable[[Any], Any], Sequence[Any], str], list[Any]]  # (function, items, what) -> results in order
 CHUNKS = 16  # of items, per process: a function is sent with each
 FEW, MOST = 16, 8  # items that take less time than processes to start; processes, which load torch each
@@ -66,6 +69,55 @@ def worker_processes(count: int, module: str) -> Iterator[Mapped]:
         if before is None:
             del os.environ[THREADS]
         pool.shutdown(cancel_futures=True)  # what is stopped by hand does not go on with waiting items
+
+
+@contextmanager
+def beside(function: Callable[[], Result], what: str) -> Iterator[Callable[[], Result]]:
+    """What waits for the result of `function`, which a copy of this process computes meanwhile.
+
+    The copy has all that this process has: nothing is sent to it, the result is sent back. Linux copies processes
+    safely while only one thread of this one works. An error of the function is raised here; a copy that the system ends
+    is an InputError. The copy ends with this block.
+    """
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    copy = context.Process(target=_send_result, args=(function, sender))
+    copy.start()
+    sender.close()
+
+    def result() -> Result:
+        try:
+            is_result, outcome = receiver.recv()
+        except EOFError as error:
+            raise InputError("a copy of this process was ended by the system, most often for its memory", where=what,
+                             remedy="free memory, or allow one core (taskset -c 0)") from error  # fmt: skip
+        if not is_result:
+            raise outcome
+        received: Result = outcome
+        return received
+
+    try:
+        yield result
+    finally:
+        copy.kill()
+        copy.join()
+        receiver.close()
+
+
+def _send_result(function: Callable[[], Any], sender: Connection) -> None:
+    """In a copy: the result, or what went wrong; bars of progress are the other process's."""
+    end_with_parent()
+    try:
+        outcome = (True, Context().run(function))
+    except Exception as error:  # raised where the result is requested
+        outcome = (False, error)
+    sender.send(outcome)
+
+
+@contextmanager
+def afterwards(function: Callable[[], Result], what: str) -> Iterator[Callable[[], Result]]:
+    """As `beside`, but computed in this process, when the result is requested."""
+    yield function
 
 
 def end_with_parent() -> None:

@@ -104,6 +104,11 @@ class TypedGNN(nn.Module):
         estimates[collective] = NodeOutput(estimate.residual * known, estimate.scheduled_residual * known)
         return estimates
 
+    def matrices(self) -> list[Tensor]:
+        """Weights from states to states, [hidden_channels, hidden_channels] each."""
+        return [weight for name, weight in self.named_parameters() if weight.ndim == 2
+                and (name.startswith("layers.") or name.endswith(("mix.weight", "hidden.weight")))]  # fmt: skip
+
     def shrink(self, node_type: str, usual: float = 1.0, scheduled: float = 1.0) -> None:
         """Keep these shares of the corrections of a node type, in log space; 0 leaves the base.
 

@@ -39,8 +39,9 @@ class OptimConfig:
     """Optimizer and loss.
 
     Attributes:
-        learning_rate: peak of the schedule (linear warm-up, cosine decay).
-        weight_decay: AdamW's.
+        learning_rate: AdamW's, at the peak of the schedule (linear warm-up, cosine decay); matrices between states
+            take larger steps (`training.optimizer`).
+        weight_decay: relative to the learning rate, as AdamW's.
         warmup_share: share of all optimizer steps spent warming up.
         batches_per_step: batches whose gradients an optimizer step adds up: large batches in the memory of small ones.
         gradient_clip: largest gradient norm.
@@ -81,7 +82,7 @@ class TrainerConfig:
         threads: CPU threads; 1 keeps results bit-identical on every machine with the same libraries.
     """
 
-    max_epochs: int = 60
+    max_epochs: int = 30
     progress_bar: bool = True
     threads: int = 1
 

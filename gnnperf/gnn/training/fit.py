@@ -72,12 +72,14 @@ def fit(config: TrainConfig, data: PreparedData, model: TypedGNN, log: Log | Non
 
 @contextmanager
 def deterministic_again() -> Iterator[None]:
-    """Lightning makes the whole process deterministic, so that torch fills every `empty` tensor: undo it afterwards."""
-    before = torch.are_deterministic_algorithms_enabled()
+    """Lightning makes the whole process deterministic: undo it afterwards, and fill no `empty` tensors meanwhile."""
+    before, fills = torch.are_deterministic_algorithms_enabled(), torch.utils.deterministic.fill_uninitialized_memory
+    torch.utils.deterministic.fill_uninitialized_memory = False
     try:
         yield
     finally:
         torch.use_deterministic_algorithms(before)
+        torch.utils.deterministic.fill_uninitialized_memory = fills
 
 
 def _trainer(config: TrainConfig, best: ModelCheckpoint, curves: Logger, ours: Processes) -> lightning.Trainer:

@@ -15,6 +15,7 @@ from torch_geometric.data import HeteroData
 
 from gnnperf.gnn.models.gnn import WORK, NodeOutput, TypedGNN
 from gnnperf.gnn.training.config import OptimConfig
+from gnnperf.gnn.training.optimizer import Muon
 
 MOST_ABOVE = 1.5
 Estimates = Mapping[str, NodeOutput]
@@ -99,11 +100,9 @@ class LatencyModule(lightning.LightningModule):
         self.log("val_log_error", (nodes.residual - nodes.target).abs().sum() / max(len(nodes.target), 1), **size)
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
-        """AdamW with linear warm-up and cosine decay over all steps."""
+        """Linear warm-up and cosine decay over all steps."""
         config = self.config
-        optimizer = torch.optim.AdamW(
-            self.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay, fused=True
-        )
+        optimizer = Muon(self.parameters(), self.model.matrices(), config.learning_rate, config.weight_decay)
         total = max(int(self.trainer.estimated_stepping_batches), 1)
         schedule = LambdaLR(optimizer, lambda step: learning_rate_share(step, total, config.warmup_share))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
