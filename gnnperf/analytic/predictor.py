@@ -48,6 +48,10 @@ class AnalyticPredictor:
         if kernels.any():
             launch_us = graph_launch_us(kernels, self._constants(cluster)) / cluster.host_speed
             latency = np.where(kernels > 0, launch_us, latency)
+        return self.with_latencies(graph, cluster, latency)
+
+    def with_latencies(self, graph: ExecutionGraph, cluster: ClusterSpec, latency: np.ndarray) -> Prediction:
+        """The prediction with latencies [num_nodes] us that `predict` gave before; they are not estimated again."""
         unknown = np.full(graph.num_nodes, np.nan)
         return Prediction(
             graph=graph,

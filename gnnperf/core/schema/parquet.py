@@ -163,11 +163,12 @@ def read_parquet(path: Path, columns: Collection[str] | None = None, *, row_byte
     widths = sum(leaves[i].length or WIDTH for i in wanted)
     stated = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
     decoded = max(stated, num_rows(metadata) * widths) + num_rows(metadata) * row_bytes
-    _refuse_large(max(unpacked, decoded), path)
+    _refuse_large(need := max(unpacked, decoded), path)
     with pq.ParquetFile(path, metadata=metadata, memory_map=False, read_dictionary=texts,
                         page_checksum_verification=True) as file:  # fmt: skip
         stored = file.read([leaves[i].path for i in wanted])
-    _refuse_large(sum(_text_bytes(stored[name]) for name in texts), path)
+    if (text_bytes := sum(_text_bytes(stored[name]) for name in texts)) > need:  # asking twice takes long
+        _refuse_large(text_bytes, path)
     schema = pq.ParquetFile(path, metadata=metadata).schema_arrow
     for i, name in enumerate(stored.column_names):  # texts are texts again, unless the file calls them categories
         kind = schema.field(name).type

@@ -19,33 +19,30 @@ from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 
 import msgspec
-import numpy as np
 import pandas as pd
 import torch
 from torch_geometric.data import HeteroData
 
 from gnnperf.analytic import AnalyticPredictor, constants_from_plain
-from gnnperf.core import Failed, InputError, attempted, replacing_folder, untrusted, write_bytes
+from gnnperf.core import Failed, InputError, attempted, untrusted, write_bytes
 from gnnperf.gnn.data.cache import cached_graph, code_fingerprint, content_digest, fingerprint, read_graph
 from gnnperf.gnn.data.floors import TypedFloors, fit_floors
 from gnnperf.gnn.data.normalizer import Normalizer, Statistics, normalizer_of, statistics_of
 from gnnperf.gnn.data.prepare import Earlier, Encoder, PreparedData, Step, fit_base, opened, sampled
 from gnnperf.gnn.data.recordings import CARD
-from gnnperf.gnn.data.runs import IsolatedLabels, RunStep, cluster_for, merged, read_run, run_of, typical, workload_of
+from gnnperf.gnn.data.runs import STEPS, Given, Recorded, RunStep, merged, read_step, run_of, write_step
 from gnnperf.gnn.data.segments import SEGMENT_HOPS, SegmentedGraph
 from gnnperf.gnn.data.splits import PARTS, SPLITS, Split, drawn_parts
 from gnnperf.gnn.data.vocabulary import Vocabulary, distinct_words, fit_vocabulary
 from gnnperf.gnn.settings import DataConfig
-from gnnperf.graph import Prediction, storage
-from gnnperf.hardware import ClusterSpec, DeviceSpec
+from gnnperf.graph import Prediction
 
-BUILD, LABELS, CARDS = "build.json", "labels.npz", "cards"
+BUILD, CARDS = "build.json", "cards"
 INTERVALS = "intervals"  # part of single recordings of the validation runs
 READ, MAX_LISTED = 4, 20  # steps that stay in memory; failures in a message
 AGAIN = "run `gnnperf data build` again"
 ANEW = "build in a new folder"
 MAX_US = 1e14
-Given = tuple[DeviceSpec | None, ClusterSpec | None]  # hardware of all runs; None: each trace's own
 # What is read from BUILD is checked against these.
 Key = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{32}\Z")]
 Features = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{32}(-[0-9]+){0,3}\.pt\Z")]
@@ -204,24 +201,9 @@ def _settings(config: DataConfig, given: Given, num_layers: int) -> Settings:
                     max_nodes, num_hops)  # fmt: skip
 
 
-def _write_step(step: RunStep, folder: Path) -> None:
-    labels: dict[str, Any] = {**vars(step.isolated), "step_us": step.step_us, "cross_step": step.graph.cross_step}
-    try:
-        with replacing_folder(folder) as temporary:
-            storage.write_files(step.graph, temporary)
-            np.savez(temporary / LABELS, **labels)
-    except OSError:
-        if not folder.is_dir():  # otherwise another worker wrote the same content at the same time
-            raise
-
-
 def _read_step(out: Path, stored: StoredRun, given: Given) -> RunStep:
-    folder = out / "steps" / stored.step
-    graph = storage.read_graph(folder)
-    with untrusted.reading(folder, "is damaged", remedy=f"remove it; {AGAIN}"), np.load(folder / LABELS) as labels:
-        graph = replace(graph, cross_step=labels["cross_step"])
-        isolated, step_us = IsolatedLabels(labels["usual_us"], labels["steady_us"]), float(labels["step_us"])
-    return RunStep(stored.run, graph, cluster_for(graph, *given), step_us, isolated, stored.workload)
+    folder = out / STEPS / stored.step
+    return read_step(folder, stored.run, given, stored.workload, remedy=f"remove it; {AGAIN}")
 
 
 # Building: recordings --_typical_steps--> steps, tokens --_fitted--> base --_encoded--> features, statistics
@@ -336,28 +318,20 @@ def _typical_steps(
 ) -> tuple[list[StoredRun], pd.DataFrame, dict[str, Failed]]:
     """Write typical steps of a run, of all recordings together and of each; tokens, and why recordings have none."""
     out = Path(config.cache_dir)
-    results = {name: attempted(name, partial(_typical_step, config=config, given=given)) for name in names}
+    recorded = Recorded(dict.fromkeys(names, Path(config.path)), out, None, given, config.bucket_bytes)
+    results = {name: attempted(name, recorded.typical) for name in names}
     failed = {name: one for name, one in results.items() if isinstance(one, Failed)}
     made = {name: one for name, one in results.items() if name not in failed}
     if not made:
         return [], pd.DataFrame(), failed
     keys, steps = zip(*made.values(), strict=True)
     (whole,), key = merged(steps), keys[0] if len(keys) == 1 else fingerprint(*keys)
-    if not (out / "steps" / key).is_dir():
-        _write_step(whole, out / "steps" / key)
+    if not (out / STEPS / key).is_dir():
+        write_step(whole, out / STEPS / key)
     of = [(whole.run, key, whole), *((name, *one) for name, one in made.items())]
     stored = [StoredRun("", run, at, step.graph.num_nodes, step.step_us, step.workload, step.cluster.device.kind)
               for run, at, step in of]  # fmt: skip
     return stored, distinct_words(whole.graph.nodes), failed
-
-
-def _typical_step(name: str, config: DataConfig, given: Given) -> tuple[str, RunStep]:
-    """Key and typical step of a recording, which then is on disk."""
-    raw, out = Path(config.path), Path(config.cache_dir)
-    key = fingerprint(storage.fingerprint([raw / name]), given, config.bucket_bytes)
-    if not (out / "steps" / key).is_dir():
-        _write_step(typical(read_run(raw, name, None, *given, config.bucket_bytes)), out / "steps" / key)
-    return key, _read_step(out, StoredRun("", name, key, 0, 0.0, workload_of(raw / name), ""), given)
 
 
 def _fitted(sample: Sequence[StoredRun], config: DataConfig, given: Given, recording: str) -> tuple[Any, Any]:
@@ -371,8 +345,8 @@ def _encoded(
 ) -> tuple[StoredRun, Statistics | None]:
     """Write features of a step, and of its segments where it is too large; returns statistics of a training step."""
     step = _read_step(encoder.cache_dir, stored, given)
-    path, data = encoder.path_of(step), encoder.encode(step).data
-    examples, max_nodes, num_hops = [path.name], settings.max_nodes, settings.num_hops
+    path, max_nodes, num_hops = encoder.encoded(step), settings.max_nodes, settings.num_hops
+    data, examples = read_graph(path), [path.name]
     if data.num_nodes > max_nodes and stored.part in ("train", "val"):
         whole = SegmentedGraph(data, num_hops)
         windows = dict(enumerate(whole.windows(max_nodes)))

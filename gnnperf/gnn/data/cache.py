@@ -111,6 +111,8 @@ def _add(digest: hashlib._Hash, value: object) -> None:
         case pd.DataFrame() | Mapping():
             for item in value.items():
                 _add(digest, item)
+        case list() | tuple() | np.ndarray() if all(type(one) is str for one in value):  # a word per node, at once
+            digest.update("".join(f"str {len(one)} {one!r}" for one in value).encode())
         case list() | tuple() | np.ndarray():
             for one in value:
                 _add(digest, one)

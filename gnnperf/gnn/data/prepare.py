@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,14 +28,14 @@ from gnnperf.gnn.data.floors import TypedFloors, fit_floors
 from gnnperf.gnn.data.machine_scales import MachineScales, in_own_scale
 from gnnperf.gnn.data.normalizer import Normalizer, fit_normalizer, widened
 from gnnperf.gnn.data.recordings import processors_of
-from gnnperf.gnn.data.runs import RunGraph, RunStep, merged, read_run, typical
+from gnnperf.gnn.data.runs import Recorded, RunGraph, RunStep, merged, typical
 from gnnperf.gnn.data.segments import SegmentedGraph
 from gnnperf.gnn.data.source import MovedRuns, SourceRuns, moved_runs, source_runs
 from gnnperf.gnn.data.speed_factors import SpeedFactors
 from gnnperf.gnn.data.splits import PARTS, Split, prefix_of, read_split, with_more_to_train, with_tests_of
 from gnnperf.gnn.data.vocabulary import Vocabulary, fit_vocabulary, joined
 from gnnperf.gnn.settings import DataConfig
-from gnnperf.graph import ExecutionGraph, Prediction, Predictor
+from gnnperf.graph import ExecutionGraph, Prediction
 from gnnperf.hardware import ClusterSpec, DeviceSpec
 
 # What a network was given before that now trains on: new data are given in the same tokens and on the same scales.
@@ -187,7 +187,7 @@ def load_data(
 
 def opened(
     config: DataConfig, hardware: DeviceSpec | None = None, cluster: ClusterSpec | None = None
-) -> tuple[Split, Callable[[str], RunGraph]]:
+) -> tuple[Split, Recorded]:
     """The split of a data set folder, and what reads its runs by name."""
     root, cache_dir = Path(config.path).expanduser(), Path(config.cache_dir).expanduser()
     if config.bucket_bytes is not None and cluster is not None:
@@ -201,15 +201,11 @@ def opened(
     for folder in (Path(path).expanduser() for path in config.train_paths):
         known, split = split.train, with_more_to_train(split, folder, [tested_in / name for name in split.test])
         roots |= dict.fromkeys(split.train[len(known) :], folder.resolve().parent)  # names begin with the folder's
-    return split, partial(_read_below, roots, cache_dir, (hardware, cluster, config.bucket_bytes))
-
-
-def _read_below(roots: Mapping[str, Path], cache_dir: Path, given: tuple[Any, Any, Any], name: str) -> RunGraph:
-    return read_run(roots[name], name, cache_dir, *given)
+    return split, Recorded(roots, cache_dir, cache_dir, (hardware, cluster), config.bucket_bytes)
 
 
 def _typical_of(read: Callable[[str], RunGraph], name: str) -> RunStep:
-    return typical(read(name))
+    return read.typical(name)[1] if isinstance(read, Recorded) else typical(read(name))
 
 
 def prepare(
@@ -287,7 +283,7 @@ def _predicted(step: Step) -> tuple[object, ...]:
 class Encoder:
     """Run -> HeteroData, cached on disk."""
 
-    analytic: Predictor
+    analytic: AnalyticPredictor
     vocabulary: Vocabulary
     floors: TypedFloors
     cache_dir: Path
@@ -296,24 +292,24 @@ class Encoder:
     def steps(self, part: str, runs: Sequence[RunStep], mapped: Mapped) -> tuple[Step, ...]:
         """The runs' steps with raw (not normalized) features, which take long the first time."""
         encoded = mapped(self.encoded, runs, f"building features, {part}")
-        return tuple(self._step(run, *of_run) for run, of_run in zip(runs, encoded, strict=True))
+        return tuple(self._step(run, path) for run, path in zip(runs, encoded, strict=True))
 
-    def encode(self, run: RunStep) -> Step:
-        """The run's step with raw features."""
-        return self._step(run, *self.encoded(run))
-
-    def encoded(self, run: RunStep) -> tuple[Path, dict[str, Any]]:
-        """The file of the run's features, and its base without the graph, which whoever has the run has."""
-        base = self.analytic.predict(run.graph, run.cluster)
+    def encoded(self, run: RunStep) -> Path:
+        """The file of the run's features."""
         moved_us = None if self.source is None else self.source.moved_us(run)
         path = self.path_of(run, moved_us)
         cached_graph(path, lambda: features(
-            run.graph, run.cluster, base, self.vocabulary, self.floors, run.isolated, moved_us))  # fmt: skip
-        return path, {one.name: getattr(base, one.name) for one in fields(base) if one.name != "graph"}
+            run.graph, run.cluster, self.analytic.predict(run.graph, run.cluster), self.vocabulary, self.floors,
+            run.isolated, moved_us))  # fmt: skip
+        return path
 
-    def _step(self, run: RunStep, path: Path, base: Mapping[str, Any]) -> Step:
-        prediction = Prediction(graph=run.graph, **base)
-        return Step(run.run, run.graph, read_graph(path), run.cluster, prediction, run.step_us, run.workload)
+    def _step(self, run: RunStep, path: Path) -> Step:
+        """The base has the latencies that are among the features: estimating them takes longer than reading."""
+        data, latency_us = read_graph(path), np.zeros(run.graph.num_nodes)  # hardware nodes, not in `data`, take none
+        for store in data.node_stores:
+            latency_us[store.node_id.numpy()] = store.analytic_us.numpy()
+        base = self.analytic.with_latencies(run.graph, run.cluster, latency_us)
+        return Step(run.run, run.graph, data, run.cluster, base, run.step_us, run.workload)
 
     def path_of(self, run: RunStep, moved_us: np.ndarray | None = None) -> Path:
         """The file of its features, named by all that they depend on."""

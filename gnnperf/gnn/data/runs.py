@@ -8,17 +8,20 @@ quarter of a node's mean, and absent from the median step.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from gnnperf.analytic import default_contention
-from gnnperf.core import InputError, NodeType
+from gnnperf.core import InputError, NodeType, replacing_folder, untrusted
+from gnnperf.gnn.data.cache import fingerprint
 from gnnperf.gnn.data.recordings import CARD, program_in, read_json
-from gnnperf.graph import ExecutionGraph, load_graph
+from gnnperf.graph import ExecutionGraph, load_graph, storage
 from gnnperf.hardware import (
     ClusterSpec,
     DeviceSpec,
@@ -242,3 +245,58 @@ def _mean(rows: Sequence[np.ndarray], values: Sequence[np.ndarray]) -> np.ndarra
     known = ~np.isnan(result)  # [num_repeats, num_nodes]
     count = known.sum(axis=0)  # [num_nodes]
     return np.where(count > 0, np.where(known, result, 0.0).sum(axis=0) / np.maximum(count, 1), np.nan)
+
+
+# Typical steps on disk, in steps/<key>/, so that recordings are read once. A key is a hash of the recording's files, of
+# the code and of the hardware that the caller gives.
+
+STEPS, LABELS = "steps", "labels.npz"
+Given = tuple[DeviceSpec | None, ClusterSpec | None]  # hardware of all runs; None: each trace's own
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Reads recordings by name: all their steps, or the typical one."""
+
+    roots: Mapping[str, Path]  # name -> its data set folder
+    cache_dir: Path  # of typical steps
+    graphs_dir: Path | None  # of whole recordings; None: they are not kept
+    given: Given
+    bucket_bytes: float | None  # as of `read_run`
+
+    def __call__(self, name: str) -> RunGraph:
+        """A recording."""
+        return read_run(self.roots[name], name, self.graphs_dir, *self.given, self.bucket_bytes)
+
+    def typical(self, name: str) -> tuple[str, RunStep]:
+        """Key and typical step of a recording, always as read from disk; one that cannot be read is made anew."""
+        path = self.roots[name] / name
+        key = fingerprint(storage.fingerprint([path]), self.given, self.bucket_bytes)
+        folder, about = self.cache_dir / STEPS / key, (name, self.given, workload_of(path))
+        if folder.is_dir():
+            with suppress(InputError):
+                return key, read_step(folder, *about)
+        write_step(typical(self(name)), folder)
+        return key, read_step(folder, *about)
+
+
+def write_step(step: RunStep, folder: Path) -> None:
+    """Write a step: all of it, or nothing."""
+    labels: dict[str, Any] = {**vars(step.isolated), "step_us": step.step_us, "cross_step": step.graph.cross_step}
+    try:
+        with replacing_folder(folder) as temporary:
+            storage.write_files(step.graph, temporary)
+            np.savez(temporary / LABELS, **labels)
+    except OSError:
+        if not folder.is_dir():  # otherwise another worker wrote the same content at the same time
+            raise
+
+
+def read_step(folder: Path, run: str, given: Given, workload: str, remedy: str = "") -> RunStep:
+    """What `write_step` wrote, as the step of `run`. Raises InputError: a file is missing or damaged."""
+    graph = storage.read_graph(folder)
+    with untrusted.reading(folder, "is damaged", remedy=remedy), (folder / LABELS).open("rb") as file:
+        labels = np.load(file)
+        graph = replace(graph, cross_step=labels["cross_step"])
+        isolated, step_us = IsolatedLabels(labels["usual_us"], labels["steady_us"]), float(labels["step_us"])
+    return RunStep(run, graph, cluster_for(graph, *given), step_us, isolated, workload)

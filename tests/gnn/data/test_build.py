@@ -16,14 +16,16 @@ import msgspec
 import pytest
 import torch
 
+from gnnperf.analytic import AnalyticPredictor
 from gnnperf.cli import main
 from gnnperf.core.errors import InputError, attempted
 from gnnperf.core.files import UnwritableError
-from gnnperf.gnn.data import build
-from gnnperf.gnn.data.build import StoredRun, as_built, build_data, cards_of, manifest_of
+from gnnperf.gnn.data import build, runs
+from gnnperf.gnn.data.build import as_built, build_data, cards_of, manifest_of
 from gnnperf.gnn.data.cache import content_digest
 from gnnperf.gnn.data.module import StepDataModule
 from gnnperf.gnn.data.prepare import PreparedData, _predicted, load_data
+from gnnperf.gnn.data.runs import Recorded, read_step, write_step
 from gnnperf.gnn.settings import DataConfig
 from gnnperf.predict.build_cli import _mapped
 from gnnperf.predict.train_cli import keys_of
@@ -95,6 +97,17 @@ def test_what_is_read_from_disk_has_the_bits_of_what_is_in_memory(raw: Path, out
     assert len(from_disk.train) == len(in_memory.train) > len(data.steps["train"])  # some are in segments
     for place in range(len(in_memory.train)):
         assert content_digest(from_disk.train[place].to_dict()) == content_digest(in_memory.train[place].to_dict())
+
+
+def test_a_data_set_that_is_read_again_is_taken_from_the_cache(
+    raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(raw, tmp_path / "whole", ignore=shutil.ignore_patterns("broken"))
+    first, _ = read(tmp_path / "whole", tmp_path)
+    monkeypatch.setattr(runs, "read_run", None)  # would fail if they were called
+    monkeypatch.setattr(AnalyticPredictor, "predict", None)
+    again, _ = read(tmp_path / "whole", tmp_path)
+    assert (again.fingerprint, again.training_fingerprint) == (first.fingerprint, first.training_fingerprint)
 
 
 def test_a_second_build_makes_what_is_missing_only(raw: Path, out: Path, tmp_path: Path) -> None:
@@ -191,17 +204,17 @@ def test_damaged_files_of_a_build_are_refused(out: Path, tmp_path: Path) -> None
         read(tmp_path / "built", tmp_path)
 
 
-@pytest.mark.parametrize("stage", ["_typical_step", "_encoded"])
+@pytest.mark.parametrize("stage", [(Recorded, "typical"), (build, "_encoded")])
 @pytest.mark.parametrize("error", [AssertionError("odd"), UnwritableError("disk full")])
 def test_what_the_machine_fails_at_does_not_count_as_a_bad_recording(
-    raw: Path, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str, error: Exception
+    raw: Path, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: tuple[object, str], error: Exception
 ) -> None:
     shutil.copytree(out, tmp_path / "out")
     manifest = manifest_of(out)
     assert manifest is not None
     (tmp_path / "out" / "build.json").write_bytes(msgspec.json.encode(replace(manifest, split=None, runs=())))
     with monkeypatch.context() as patched, pytest.raises(InputError, match=r"(?s)not finished.*(odd|disk full)"):
-        patched.setattr(build, stage, MagicMock(side_effect=error))
+        patched.setattr(*stage, MagicMock(side_effect=error))
         built(raw, tmp_path / "out")
     assert getattr(manifest_of(tmp_path / "out"), "split", "") is None
     assert list(built(raw, tmp_path / "out")) == ["broken"]
@@ -215,13 +228,12 @@ def test_workers_of_other_code_are_refused(raw: Path, tmp_path: Path, monkeypatc
 
 
 def test_two_workers_may_write_one_step(out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    step = StoredRun("", "a", next(out.glob("steps/*")).name, 1, 1.0, "", "")
-    read_step = build._read_step(out, step, (None, None))
-    monkeypatch.setattr(build, "replacing_folder", MagicMock(side_effect=UnwritableError("Directory not empty")))
+    step = read_step(next(out.glob("steps/*")), "a", (None, None), "")
+    monkeypatch.setattr(runs, "replacing_folder", MagicMock(side_effect=UnwritableError("Directory not empty")))
     with pytest.raises(UnwritableError):
-        build._write_step(read_step, tmp_path / "step")
+        write_step(step, tmp_path / "step")
     (tmp_path / "step").mkdir()
-    build._write_step(read_step, tmp_path / "step")
+    write_step(step, tmp_path / "step")
 
 
 def test_cards_cannot_clash_with_files_of_the_build(raw: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import pickle
 import shutil
 import sys
@@ -239,6 +240,12 @@ def test_the_order_of_categories_does_not_count_that_of_rows_does() -> None:
 ])  # fmt: skip
 def test_what_differs_has_another_hash(one: object, other: object) -> None:
     assert content_digest(one) != content_digest(other)
+
+
+def test_words_have_the_hash_of_one_after_the_other() -> None:
+    expected = hashlib.sha256(b"tuple 1 list 2 str 2 'mm'str 3 'add'").hexdigest()[:32]
+    assert content_digest(["mm", "add"]) == expected
+    assert content_digest(["mm", "add"]) != content_digest(["mm", ("add",)])
 
 
 def test_a_set_is_refused() -> None:

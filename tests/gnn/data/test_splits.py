@@ -107,7 +107,7 @@ def test_no_folder_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_configuration_names_the_other_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gnnperf.gnn.data.prepare.read_run", lambda root, name, *_: root / name)
+    monkeypatch.setattr("gnnperf.gnn.data.runs.read_run", lambda root, name, *_: root / name)
     own = recorded(tmp_path / "first", "a/1", "b/1", "c/1")
     (own / "splits.json").write_text(json.dumps({"run": {"train": ["a/1"], "val": ["b/1"], "test": ["c/1"]}}))
     other = recorded(tmp_path / "second", "b/2", "d/1")
@@ -154,7 +154,7 @@ def test_recordings_that_cannot_be_reported_from_tested_ones_are_refused(tmp_pat
 
 
 def test_a_configuration_names_further_folders_to_train_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gnnperf.gnn.data.prepare.read_run", lambda root, name, *_: root / name)
+    monkeypatch.setattr("gnnperf.gnn.data.runs.read_run", lambda root, name, *_: root / name)
     own = recorded(tmp_path / "first", "a/1", "b/1", "c/1", program="cnn")
     (own / "splits.json").write_text(json.dumps({"run": {"train": ["a/1"], "val": ["b/1"], "test": ["c/1"]}}))
     more = [str(recorded(tmp_path / name, "d/1", program="unet")) for name in ("more", "most")]
