@@ -167,7 +167,7 @@ def read_parquet(path: Path, columns: Collection[str] | None = None, *, row_byte
     with pq.ParquetFile(path, metadata=metadata, memory_map=False, read_dictionary=texts,
                         page_checksum_verification=True) as file:  # fmt: skip
         stored = file.read([leaves[i].path for i in wanted])
-    if (text_bytes := sum(_text_bytes(stored[name]) for name in texts)) > need:  # asking twice takes long
+    if (text_bytes := sum(_text_bytes(stored[name]) for name in texts)) > need:  # to find out what is free takes long
         _refuse_large(text_bytes, path)
     schema = pq.ParquetFile(path, metadata=metadata).schema_arrow
     for i, name in enumerate(stored.column_names):  # texts are texts again, unless the file calls them categories

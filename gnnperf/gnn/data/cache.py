@@ -103,6 +103,8 @@ def _add(digest: hashlib._Hash, value: object) -> None:
     if is_dataclass(value):
         value = {one.name: getattr(value, one.name) for one in fields(value)}
     match value:
+        case str():  # the most frequent one first: graphs have hundreds of names
+            digest.update(repr(value).encode())
         case np.ndarray() if value.dtype != object:
             digest.update(f"{value.dtype}{value.shape}".encode() + value.tobytes())
         case pd.Series():
