@@ -81,7 +81,7 @@ def beside(function: Callable[[], Result], what: str) -> Iterator[Callable[[], R
     """
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
-    copy = context.Process(target=_send_result, args=(function, sender))
+    copy = context.Process(target=_send_result, args=(function, sender), daemon=True)
     copy.start()
     sender.close()
 

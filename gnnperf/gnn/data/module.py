@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 
 import lightning
@@ -10,13 +9,12 @@ import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
 from torch_geometric.data import Batch, HeteroData
 
-from gnnperf.core import InputError, usable_cores
+from gnnperf.core import InputError
 from gnnperf.gnn.data.prepare import PreparedData, Step
 from gnnperf.gnn.data.segments import SEGMENT_HOPS, WORK
 from gnnperf.gnn.settings import DataConfig
 
 TAKEN = ("x", "codes", "target", "steady_target", "time_share", "known_collective_model")  # of work nodes
-MANY = 64  # graphs, whose batches take longer to make than a process to start
 
 # The order of an epoch, from seed and epoch only, and what each of several processes takes of it.
 
@@ -106,10 +104,8 @@ class StepDataModule(lightning.LightningDataModule):
         self.batches = SharedBatches(EpochShuffle(len(self.train), seed), config.batch_size, rank, count)
 
     def train_dataloader(self) -> DataLoader:
-        """Shuffled training steps, this process's share. Of MANY, a copy of this process makes the batches ahead."""
-        ahead = len(self.train) >= MANY and usable_cores() > self.batches.count and sys.platform == "linux"
-        return DataLoader(self.train, batch_sampler=self.batches, collate_fn=batch_of, num_workers=int(ahead),
-                          persistent_workers=ahead)  # fmt: skip
+        """Shuffled training steps, this process's share."""
+        return DataLoader(self.train, batch_sampler=self.batches, collate_fn=batch_of)
 
     def val_dataloader(self) -> DataLoader:
         """All validation steps in order, in every process: all agree on which epoch was best."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import pickle
 import shutil
-import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,7 +15,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import SPLIT, cluster, prepared, read, toy_run
-from torch.utils.data import DataLoader
 
 from gnnperf.core.errors import InputError
 from gnnperf.gnn.data import cache
@@ -120,21 +118,6 @@ def test_batches_leave_unused_edge_types_out(data: PreparedData) -> None:
     assert batch.num_graphs == 2
     assert batch["compute"].num_nodes == 4
     assert all(batch[t].edge_index.shape[1] for t in batch.edge_types)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux only")
-def test_batches_of_many_steps_are_made_ahead_and_are_the_same(
-    data: PreparedData, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def loader() -> DataLoader:
-        return StepDataModule(data, DataConfig(batch_size=1), num_hops=1, seed=0).train_dataloader()
-
-    here = list(loader())
-    monkeypatch.setattr("gnnperf.gnn.data.module.MANY", 1)
-    monkeypatch.setattr("gnnperf.gnn.data.module.usable_cores", lambda: 2)
-    ahead = loader()
-    assert ahead.num_workers == 1
-    assert [str(batch.to_dict()) for batch in ahead] == [str(batch.to_dict()) for batch in here]
 
 
 def test_the_hardware_of_a_run() -> None:
