@@ -1,4 +1,4 @@
-"""The same function for many items, or one beside other work, in processes that end with the one that started them."""
+"""A function for many items, or one during other work, in processes that end with the one that started them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import Context
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar
@@ -72,12 +72,12 @@ def worker_processes(count: int, module: str) -> Iterator[Mapped]:
 
 
 @contextmanager
-def beside(function: Callable[[], Result], what: str) -> Iterator[Callable[[], Result]]:
-    """What waits for the result of `function`, which a copy of this process computes meanwhile.
+def in_copy(function: Callable[[], Result]) -> Iterator[Callable[[], Result]]:
+    """What waits for the result of `function`, which a copy of this process computes during the block.
 
-    The copy has all that this process has: nothing is sent to it, the result is sent back. Linux copies processes
-    safely while only one thread of this one works. An error of the function is raised here; a copy that the system ends
-    is an InputError. The copy ends with this block.
+    The copy shares the memory of this process; only the result is sent. Libraries must use one thread in both: OpenMP
+    hangs in a copy. If the function fails there, or the system ends the copy for its memory, it is computed here when
+    the result is requested, so that errors are raised here.
     """
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
@@ -87,13 +87,9 @@ def beside(function: Callable[[], Result], what: str) -> Iterator[Callable[[], R
 
     def result() -> Result:
         try:
-            is_result, outcome = receiver.recv()
-        except EOFError as error:
-            raise InputError("a copy of this process was ended by the system, most often for its memory", where=what,
-                             remedy="free memory, or allow one core (taskset -c 0)") from error  # fmt: skip
-        if not is_result:
-            raise outcome
-        received: Result = outcome
+            received: Result = receiver.recv()
+        except EOFError:
+            received = function()
         return received
 
     try:
@@ -105,18 +101,15 @@ def beside(function: Callable[[], Result], what: str) -> Iterator[Callable[[], R
 
 
 def _send_result(function: Callable[[], Any], sender: Connection) -> None:
-    """In a copy: the result, or what went wrong; bars of progress are the other process's."""
+    """In a copy, which shows no bars of progress: send the result, or nothing if there is none."""
     end_with_parent()
-    try:
-        outcome = (True, Context().run(function))
-    except Exception as error:  # raised where the result is requested
-        outcome = (False, error)
-    sender.send(outcome)
+    with suppress(Exception):  # raised again where the result is requested
+        sender.send(Context().run(function))
 
 
 @contextmanager
-def afterwards(function: Callable[[], Result], what: str) -> Iterator[Callable[[], Result]]:
-    """As `beside`, but computed in this process, when the result is requested."""
+def deferred(function: Callable[[], Result]) -> Iterator[Callable[[], Result]]:
+    """As `in_copy`, but computed in this process, when the result is requested."""
     yield function
 
 

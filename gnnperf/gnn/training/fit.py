@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import lightning
 import torch
@@ -73,13 +74,14 @@ def fit(config: TrainConfig, data: PreparedData, model: TypedGNN, log: Log | Non
 @contextmanager
 def deterministic_again() -> Iterator[None]:
     """Lightning makes the whole process deterministic: undo it afterwards, and fill no `empty` tensors meanwhile."""
-    before, fills = torch.are_deterministic_algorithms_enabled(), torch.utils.deterministic.fill_uninitialized_memory
-    torch.utils.deterministic.fill_uninitialized_memory = False
+    memory: Any = torch.utils.deterministic
+    before, fills = torch.are_deterministic_algorithms_enabled(), memory.fill_uninitialized_memory
+    memory.fill_uninitialized_memory = False
     try:
         yield
     finally:
         torch.use_deterministic_algorithms(before)
-        torch.utils.deterministic.fill_uninitialized_memory = fills
+        memory.fill_uninitialized_memory = fills
 
 
 def _trainer(config: TrainConfig, best: ModelCheckpoint, curves: Logger, ours: Processes) -> lightning.Trainer:

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from gnnperf.core import afterwards, beside, each, usable_cores
+from gnnperf.core import deferred, each, in_copy, usable_cores
 from gnnperf.gnn.data.floors import of_each
 from gnnperf.gnn.data.prepare import PreparedData, Step
 from gnnperf.gnn.models.gnn import TypedGNN
@@ -28,7 +28,6 @@ from gnnperf.gnn.trust import NONE, Shares, program_of, trust_kinds
 NUM_FOLDS = 4
 RUNS_PER_PROGRAM = 8  # that are judged: schedules take longest
 EPOCHS = 0.125  # of the training's, per fold
-WORK = "training without some programs"
 
 
 @contextmanager
@@ -37,13 +36,13 @@ def leaving_programs_out(
 ) -> Iterator[Callable[[], list[Judged]]]:
     """What waits for predictions for steps of each program of the training, by networks that were trained without it.
 
-    Each process of torchrun calls this. Where a core is free, and no GPU computes, these networks train beside what the
-    block does: a fifth of the work is theirs. The base stays as fitted with all programs, which favors the base.
-    `begin` makes a network as the training began with.
+    Each process of torchrun calls this. With more cores than one, one thread and no GPU, these networks train during
+    the block, in a copy of the process. The base stays as fitted with all programs, which favors the base. `begin`
+    makes a network as the training began with.
     """
-    is_free = usable_cores() > 1 and processes().count == 1 and sys.platform == "linux"
-    how = beside if is_free and not torch.cuda.is_available() else afterwards
-    with how(lambda: _residuals(config, data, begin), WORK) as residuals:
+    is_safe = sys.platform == "linux" and config.trainer.threads == 1 and not torch.cuda.is_available()
+    how = in_copy if is_safe and usable_cores() > 1 and processes().count == 1 else deferred
+    with how(lambda: _residuals(config, data, begin)) as residuals:
         yield lambda: [
             Judged(step, of_step, trust_kinds(step.nodes, step.stored("base_us")), program_of(step))
             for step, of_step in zip((step for fold in _folds(data) for step in fold[1]), residuals(), strict=True)
@@ -60,8 +59,9 @@ def _folds(data: PreparedData) -> list[tuple[tuple[str, ...], list[Step]]]:
 
 def _residuals(config: TrainConfig, data: PreparedData, begin: Callable[[], TypedGNN]) -> list[np.ndarray]:
     """[2, num_nodes] of each judged step."""
-    trainer, result = replace(config.trainer, max_epochs=max(round(EPOCHS * config.trainer.max_epochs), 1)), []
-    for number, (programs, judged) in enumerate(each(_folds(data), WORK, "folds")):
+    epochs, result = max(round(EPOCHS * config.trainer.max_epochs), 1), []
+    trainer = replace(config.trainer, max_epochs=epochs, progress_bar=False)
+    for number, (programs, judged) in enumerate(each(_folds(data), "training without some programs", "folds")):
         out = str(Path(config.out) / "folds" / str(number))
         fold = replace(config, out=out, trainer=trainer, resume=None, logger=LoggerConfig())
         network = fit(fold, _without(data, programs), begin())

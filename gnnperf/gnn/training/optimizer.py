@@ -1,4 +1,4 @@
-"""The optimizer: AdamW, but matrices between states move by their orthogonalized momentum (Muon, Jordan 2024).
+"""The optimizer: AdamW, but the step of a matrix between states is its orthogonalized momentum (Muon, Jordan 2024).
 
 torch.optim.Muon computes in bfloat16, matrix by matrix: on CPUs that takes longer than the network. These matrices have
 one shape, so all of them are one batch here.
@@ -31,7 +31,7 @@ class Muon(torch.optim.AdamW):
         self.matrices = tuple(matrices)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
-        """One step along the gradients, which matrices lose; `closure` computes them."""
+        """One step along the gradients that `closure` computes; afterwards, matrices have no gradient."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -42,20 +42,26 @@ class Muon(torch.optim.AdamW):
         return loss
 
     def _step_matrices(self) -> None:
-        """Nesterov's momentum, orthogonalized, is the direction; weights decay as AdamW's."""
+        """The direction is Nesterov's momentum, orthogonalized; weights decay as AdamW's.
+
+        A gradient of zeros, as of a node type that a batch lacks, is no gradient: normalized, the momentum before it
+        would take steps as large as any other.
+        """
         given = [(matrix, matrix.grad) for matrix in self.matrices if matrix.grad is not None]
+        norms = torch._foreach_norm([gradient for _, gradient in given]) if given else ()
+        for matrix, _ in given:
+            matrix.grad = None
+        given = [one for one, norm in zip(given, norms, strict=True) if norm > 0]
         if not given:
             return
-        moving, gradients = zip(*given, strict=True)
-        momenta = [self._momentum(matrix) for matrix in moving]
+        moved, gradients = zip(*given, strict=True)
+        momenta = [self._momentum(matrix) for matrix in moved]
         torch._foreach_lerp_(momenta, gradients, 1.0 - MOMENTUM)
         directions = orthogonalized(torch.stack(torch._foreach_lerp(gradients, momenta, MOMENTUM)))
         group = self.param_groups[0]
         step = RELATIVE_STEP * group["lr"]
-        torch._foreach_mul_(moving, 1.0 - step * group["weight_decay"])
-        torch._foreach_add_(moving, list(directions), alpha=-step)
-        for matrix in moving:
-            matrix.grad = None
+        torch._foreach_mul_(moved, 1.0 - step * group["weight_decay"])
+        torch._foreach_add_(moved, list(directions), alpha=-step)
 
     def _momentum(self, matrix: Tensor) -> Tensor:
         state = self.state[matrix]

@@ -15,6 +15,7 @@ from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.models.gnn import TypedGNN
 from gnnperf.gnn.training.config import TrainConfig
 from gnnperf.gnn.training.module import LatencyModule
+from gnnperf.gnn.training.optimizer import Muon
 
 LAST = "last"  # name of the Lightning checkpoint to go on from
 OURS = "a last.ckpt that train.py wrote"
@@ -39,6 +40,7 @@ def training_of(config: TrainConfig, data: PreparedData, model: TypedGNN) -> dic
     optim = asdict(config.optim)
     return {
         "seed": str(config.seed),
+        "optimizer": Muon.__name__,  # files of earlier versions are of another one
         **{f"data.{name}": str(getattr(config.data, name)) for name in ("batch_size", "bucket_bytes", "source_path")},
         "runs": content_digest(data.split.train, data.split.val),
         "network at the start": content_digest(model.state_dict()),

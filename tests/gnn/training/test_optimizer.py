@@ -4,6 +4,10 @@ from copy import deepcopy
 
 import torch
 
+from gnnperf.gnn.data.prepare import PreparedData
+from gnnperf.gnn.models.gnn import TypedGNN
+from gnnperf.gnn.models.message_passing import MESSAGE_RELATIONS
+from gnnperf.gnn.settings import ModelConfig
 from gnnperf.gnn.training.optimizer import MOMENTUM, RELATIVE_STEP, Muon, orthogonalized
 
 
@@ -31,6 +35,15 @@ def test_matrices_step_by_their_direction_and_others_as_adamw_does() -> None:
     assert torch.allclose(other, torch.tensor([1 - 0.01 * 0.1 - 0.01]))  # a first step of AdamW is of the learning rate
     assert torch.equal(idle, torch.ones(2, 2))  # no gradient
     assert torch.allclose(optimizer.state[matrix]["momentum"], (1 - MOMENTUM) * gradient)
+    before = matrix.detach().clone()
+    one_step(optimizer, matrix, other, torch.zeros(2, 2))  # of a node type that the batch lacks
+    assert torch.equal(matrix, before) and matrix.grad is None
+
+
+def test_matrices_of_the_network_are_all_between_states(data: PreparedData) -> None:
+    network = TypedGNN(ModelConfig(hidden_channels=7, num_layers=2), data.vocabulary)
+    assert {weight.shape for weight in network.matrices()} == {(7, 7)}
+    assert len(network.matrices()) == 5 * 2 + 2 * (2 + len(MESSAGE_RELATIONS))  # encoders, heads; layers
 
 
 def test_a_stored_optimizer_goes_on_as_if_it_had_not_stopped() -> None:

@@ -97,6 +97,11 @@ def test_what_is_not_of_this_training_is_refused(tmp_path: Path, data: PreparedD
     wider = replace(again, model=ModelConfig(hidden_channels=16))
     with pytest.raises(InputError, match="of another network"):
         fit(wider, data, build_model(wider, data))
+    content = torch.load(tmp_path / "last.ckpt", weights_only=True)
+    del content[LatencyModule.CHECKPOINT_HYPER_PARAMS_KEY]["optimizer"]  # as before there were two
+    torch.save(content, tmp_path / "last.ckpt")
+    with pytest.raises(InputError, match="another training: optimizer differ"):
+        fit(again, data, build_model(again, data))
     (tmp_path / "last.ckpt").write_text("not a checkpoint")
     with pytest.raises(InputError, match="not a checkpoint"):
         fit(again, data, build_model(again, data))
