@@ -52,14 +52,15 @@ def train(config: EntryConfig, onto: Console, evaluations: Sequence[Evaluation] 
     for other, machine_scales in data.machine_scales.items():
         onto.print(f"{other}: {machine_scales}")
 
-    def fresh() -> TypedGNN:
-        made = gnn.build_model(config, data)
-        return gnn.begin_from(made, start) if start else made
+    with gnn.open_log(config) as log:
 
-    begin = time.perf_counter()
-    with gnn.leaving_programs_out(config, data, fresh) as judged, gnn.open_log(config) as log:
+        def fresh() -> TypedGNN:
+            made = gnn.build_model(config, data)
+            return gnn.begin_from(made, start) if start else made
+
+        begin = time.perf_counter()
         model = gnn.fit(config, data, fresh(), log)
-        left_out = judged()
+        left_out = gnn.leave_programs_out(config, data, fresh)
         if not gnn.processes().is_first:
             return None
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import fcntl
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 
 from gnnperf.core import code_of
-from gnnperf.gnn import build_model, fit, keep_what_helps, leaving_programs_out, unseen_shares
+from gnnperf.gnn import build_model, fit, keep_what_helps, leave_programs_out, unseen_shares
 from gnnperf.gnn.checkpoint import SCHEMA_VERSION, Checkpoint, load_checkpoint, make_checkpoint, save_checkpoint
 from gnnperf.gnn.data.cache import content_digest
 from gnnperf.gnn.data.prepare import PreparedData
@@ -39,9 +38,8 @@ class CachedNetwork:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not path.is_file():
                 config = replace(self.network.config, seed=seed, out=str(path.parent), resume="auto")
-                with leaving_programs_out(config, data, partial(build_model, config, data)) as judged:
-                    trained = fit(config, data, build_model(config, data))
-                    left_out = judged()
+                trained = fit(config, data, build_model(config, data))
+                left_out = leave_programs_out(config, data, lambda: build_model(config, data))
                 unseen = unseen_shares(left_out, keep_what_helps(trained, data))
                 save_checkpoint(path, make_checkpoint(trained, config.model, data, {"seed": seed}, unseen))
         return load_checkpoint(path)
