@@ -251,6 +251,7 @@ def _mean(rows: Sequence[np.ndarray], values: Sequence[np.ndarray]) -> np.ndarra
 # the code and of the hardware that the caller gives.
 
 STEPS, LABELS = "steps", "labels.npz"
+REMEDY = "remove it, and repeat the command"
 Given = tuple[DeviceSpec | None, ClusterSpec | None]  # hardware of all runs; None: each trace's own
 
 
@@ -292,7 +293,7 @@ def write_step(step: RunStep, folder: Path) -> None:
             raise
 
 
-def read_step(folder: Path, run: str, given: Given, workload: str, remedy: str = "") -> RunStep:
+def read_step(folder: Path, run: str, given: Given, workload: str, remedy: str = REMEDY) -> RunStep:
     """What `write_step` wrote, as the step of `run`. Raises InputError: a file is missing or damaged."""
     graph = storage.read_graph(folder)
     with untrusted.reading(folder, "is damaged", remedy=remedy), (folder / LABELS).open("rb") as file:

@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
 
 import lightning
 import torch
@@ -73,15 +72,12 @@ def fit(config: TrainConfig, data: PreparedData, model: TypedGNN, log: Log | Non
 
 @contextmanager
 def deterministic_again() -> Iterator[None]:
-    """Lightning makes the whole process deterministic: undo it afterwards, and fill no `empty` tensors meanwhile."""
-    memory: Any = torch.utils.deterministic
-    before, fills = torch.are_deterministic_algorithms_enabled(), memory.fill_uninitialized_memory
-    memory.fill_uninitialized_memory = False
+    """Lightning makes the whole process deterministic, so that torch fills every `empty` tensor: undo it afterwards."""
+    before = torch.are_deterministic_algorithms_enabled()
     try:
         yield
     finally:
         torch.use_deterministic_algorithms(before)
-        memory.fill_uninitialized_memory = fills
 
 
 def _trainer(config: TrainConfig, best: ModelCheckpoint, curves: Logger, ours: Processes) -> lightning.Trainer:

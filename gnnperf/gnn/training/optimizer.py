@@ -48,20 +48,18 @@ class Muon(torch.optim.AdamW):
         would take steps as large as any other.
         """
         given = [(matrix, matrix.grad) for matrix in self.matrices if matrix.grad is not None]
-        norms = torch._foreach_norm([gradient for _, gradient in given]) if given else ()
         for matrix, _ in given:
             matrix.grad = None
-        given = [one for one, norm in zip(given, norms, strict=True) if norm > 0]
-        if not given:
+        moved = [(matrix, gradient) for matrix, gradient in given if gradient.any()]
+        if not moved:
             return
-        moved, gradients = zip(*given, strict=True)
-        momenta = [self._momentum(matrix) for matrix in moved]
-        torch._foreach_lerp_(momenta, gradients, 1.0 - MOMENTUM)
-        directions = orthogonalized(torch.stack(torch._foreach_lerp(gradients, momenta, MOMENTUM)))
+        for matrix, gradient in moved:
+            self._momentum(matrix).lerp_(gradient, 1.0 - MOMENTUM)
+        directions = orthogonalized(torch.stack([g.lerp(self._momentum(matrix), MOMENTUM) for matrix, g in moved]))
         group = self.param_groups[0]
         step = RELATIVE_STEP * group["lr"]
-        torch._foreach_mul_(moved, 1.0 - step * group["weight_decay"])
-        torch._foreach_add_(moved, list(directions), alpha=-step)
+        for (matrix, _), direction in zip(moved, directions, strict=True):
+            matrix.mul_(1.0 - step * group["weight_decay"]).sub_(direction, alpha=step)
 
     def _momentum(self, matrix: Tensor) -> Tensor:
         state = self.state[matrix]
