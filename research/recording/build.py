@@ -24,7 +24,7 @@ from research.recording.plan import Plan, Split, recording_name
 Card = Mapping[str, Any]
 MEGABYTE = 1e6
 WIDTH = 120
-NUM_EXAMPLES = 3  # raw recordings that stay, for people to look at
+NUM_EXAMPLES = 1  # raw recordings that stay, for people to look at
 
 HEAD = """\
 # {name}
@@ -78,8 +78,8 @@ How far apart two recordings of one run are, and what a known change does:
     gnnperf noise-floor datasets/{name}
     gnnperf interventions datasets/{name}
 
-`examples/` holds the raw traces of {examples} runs, as the profiler wrote them. `interventions.json` lists {pairs}
-pairs of runs that differ by one known change ({changes}). Runs that serve only these pairs are in no split.
+`interventions.json` lists {pairs} pairs of runs that differ by one known change ({changes}). Runs that serve
+only these pairs are in no split.
 """
 
 WITHOUT_PAIRS = """\
@@ -87,8 +87,7 @@ How far apart two recordings of one run are:
 
     gnnperf noise-floor datasets/{name}
 
-`examples/` holds the raw traces of {examples} runs, as the profiler wrote them. No two runs differ by one known change
-(`interventions.json`).
+No two runs differ by one known change (`interventions.json`).
 """
 
 TABLE = """
@@ -147,7 +146,7 @@ def _head(plan: Plan, name: str, of_run: Mapping[str, list[Card]], size_bytes: i
         drift=max(card["probe"]["drift"] for card in cards),
         cost=costs[len(costs) // 2],
         days=_each({str(card["recorded_at"])[:10] for card in cards}),
-        distances=_distances(plan, name, cards),
+        distances=_distances(plan, name),
     ))  # fmt: skip
 
 
@@ -171,11 +170,10 @@ def _machine(cards: Sequence[Card]) -> str:
     )
 
 
-def _distances(plan: Plan, name: str, cards: Sequence[Card]) -> str:
-    examples = min(NUM_EXAMPLES, len({card["workload"] for card in cards}))
+def _distances(plan: Plan, name: str) -> str:
     changes = _each({str(pair.change) for pair in plan.pairs})
     text = WITH_PAIRS if plan.pairs else WITHOUT_PAIRS
-    return text.format(name=name, examples=examples, pairs=len(plan.pairs), changes=changes)
+    return text.format(name=name, pairs=len(plan.pairs), changes=changes)
 
 
 def _filled(text: str) -> str:

@@ -84,23 +84,30 @@ def record_all(
         if recorded_in(name, folders):
             outcome = Outcome(name, True, "already there")
         else:
-            _await_gap(plan, spec, repeat, folders, say)
+            if not _await_gap(plan, spec, repeat, folders, say, deadline):
+                break
             outcome = _record_one(plan, spec, repeat, raw / name, noise)
         say(f"[{number}/{len(recordings)}] {outcome.name}: {outcome.note}")
         outcomes.append(outcome)
     return outcomes
 
 
-def _await_gap(plan: Plan, spec: RunSpec, repeat: int, folders: Sequence[Path], say: Say) -> None:
-    """Wait until the other repeats of this run are old enough."""
+def _await_gap(
+    plan: Plan, spec: RunSpec, repeat: int, folders: Sequence[Path], say: Say, deadline: float
+) -> bool:  # fmt: skip
+    """Wait until the other repeats of this run are old enough; False if that is after the deadline."""
     others = [recorded_in(recording_name(spec.name, r), folders) for r in range(1, plan.repeats + 1) if r != repeat]
     cards = [files.read_json(run_dir / card.CARD) or {} for run_dir in others if run_dir]
     begun = [datetime.fromisoformat(str(own["recorded_at"])) for own in cards]
     last_s = max((one.timestamp() for one in begun), default=-math.inf)
     left_s = last_s + plan.min_gap_s - time.time()
+    if time.monotonic() + max(left_s, 0.0) > deadline:
+        say(f"stopped: repeats of a run are {plan.min_gap_s / 60:.0f} min apart; --resume goes on")
+        return False
     if left_s > 0:
         say(f"waiting {left_s / 60:.0f} min: repeats of a run are {plan.min_gap_s / 60:.0f} min apart")
         time.sleep(left_s)
+    return True
 
 
 def _record_one(plan: Plan, spec: RunSpec, repeat: int, run_dir: Path, noise: NoiseProbe) -> Outcome:

@@ -1,8 +1,8 @@
 """The recipe for one CUDA GPU: calibration, training runs at real sizes, interventions; any prefix of it is of use.
 
-Written for an H200 and 10 minutes (`--minutes` ends it, `--resume` goes on). One GPU has no peers: there are no NCCL
-transfers in this set, and no links. Every program runs once. Then come, in turns, known changes and what is captured
-in CUDA graphs or compiled.
+Written for an H200 and several sessions of 10 minutes (`--minutes` ends one, `--resume` goes on). One GPU has no peers:
+there are no NCCL transfers in this set, and no links. Every program runs once. Then come, in turns, known changes and
+what is captured in CUDA graphs or compiled; then everything again.
 """
 
 from collections.abc import Iterable, Sequence
@@ -121,9 +121,8 @@ def gpu(programs: Programs = REAL) -> Plan:
     in_turns = zip_longest([pair.b for pair in larger], [pair.b for pair in disturbed], accelerated)
     known = [*eager, *(run for run in chain.from_iterable(in_turns) if run is not None)]
     return Plan(
-        name="gpu", runs=tuple(dict.fromkeys(known)), steps=STEPS, pairs=(*larger, *disturbed), repeats=1,
-        min_gap_s=0.0, max_drift=MAX_DRIFT, max_attempts=2,
-        calibrate_minutes=CALIBRATE_MINUTES,
+        name="gpu", runs=tuple(dict.fromkeys(known)), steps=STEPS, pairs=(*larger, *disturbed),
+        max_drift=MAX_DRIFT, max_attempts=2, calibrate_minutes=CALIBRATE_MINUTES,
         splits={"program": by_program([*eager, *accelerated])},
         axes={"program": "programs"},
     )  # fmt: skip

@@ -12,6 +12,8 @@ from gnnperf.record.profiler_cost import measure
 
 @pytest.fixture(scope="module")
 def measured() -> dict[str, float]:
+    if torch.cuda.is_available():
+        torch.cuda.init()  # the calls of a process that has no CUDA context cost nothing
     return measure()
 
 
@@ -19,7 +21,7 @@ def test_every_kind_of_event_has_a_cost_of_microseconds(measured: dict[str, floa
     assert 0.0 <= measured["op_us"] < 100.0  # about 1 on a quiet machine
     assert 0.0 <= measured["range_us"] < 100.0
     assert 1.0 < measured["step_us"] < 10_000.0
-    assert (measured["call_us"] > 0.0) == (torch.cuda.is_available() and torch.cuda.is_initialized())
+    assert (measured["call_us"] > 0.0) == torch.cuda.is_available()
 
 
 def test_it_rests_on_hundreds_of_op_events(measured: dict[str, float]) -> None:

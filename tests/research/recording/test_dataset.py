@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
@@ -151,6 +152,8 @@ def test_repeats_of_a_run_are_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert len(slept) == 1 and 590 < slept[0] <= 600
     record_all(twice, tmp_path, quiet, resume=True)
     assert len(slept) == 1
+    shutil.rmtree(tmp_path / DLRM.name / "2")
+    assert len(record_all(twice, tmp_path, quiet, resume=True, budget_s=60.0)) == 1 and len(slept) == 1
 
 
 def write_complete_card(run_dir: Path, spec: RunSpec, steps: Steps, *, repeat: int) -> None:
