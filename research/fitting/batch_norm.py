@@ -2,7 +2,8 @@
 
     GNNPERF_DATA_MIRROR=FOLDER python -m research.fitting.batch_norm [OUT.yaml]
 
-Prints errors by kernel and device, and those of torch's kernels on a program that the fit did not see.
+Of the H200's programs, those that train in the split `program` are fitted on. Prints errors by kernel and device,
+first those of all other programs.
 """
 
 from __future__ import annotations
@@ -24,13 +25,14 @@ from gnnperf.analytic.batch_norm import (
     default_batch_norm_constants,
 )
 from gnnperf.core import NodeType
+from gnnperf.gnn.data.recordings import read_json
 from gnnperf.graph import ExecutionGraph, load_graph
 from gnnperf.hardware import conf_dir, load_device
 from research.benchmarks.trace_evidence import gpu_recordings
 from research.fitting.files import write_constants
 from research.fitting.logs import fit_logs, softened
 
-RECORDED, LEFT_OUT = Path("datasets/h200"), "resnet_n3"
+RECORDED = Path("datasets/h200")
 PUBLIC, PUBLIC_DEVICE = ("kineto-resnet50",), "v100_dgxs_32gb"
 APPLY = "apply"
 KERNELS = {"batch_norm_collect_statistics": "aten::native_batch_norm",
@@ -39,25 +41,26 @@ KERNELS = {"batch_norm_collect_statistics": "aten::native_batch_norm",
 LEAST_US = 8.0  # shorter kernels are mostly their floor
 DIGITS = 4
 DISTURBED = 0.1  # log residuals beyond that count linearly
-KEYS = ["run", "device", "kind", "samples", "channels", "elements", "item_bytes"]
+KEYS = ["fits", "device", "kind", "samples", "channels", "elements", "item_bytes"]
 
 
-def graphs() -> Iterator[tuple[str, str, ExecutionGraph]]:
-    """(run, device, graph) of programs with batch norms."""
-    for card in sorted(RECORDED.glob("*resnet*/*/run.json")):
-        yield card.parent.parent.name, "h200", load_graph(card.parent, None)
-    for run, graph in gpu_recordings(PUBLIC):
-        yield run, PUBLIC_DEVICE, graph
+def graphs() -> Iterator[tuple[bool, str, ExecutionGraph]]:
+    """(whether it is fitted on, device, graph) of every recording."""
+    train = read_json(RECORDED / "splits.json")["program"]["train"]
+    for run in sorted(RECORDED.glob("*/[0-9]*")):
+        yield f"{run.parent.name}/{run.name}" in train, "h200", load_graph(run, None)
+    for _, graph in gpu_recordings(PUBLIC):
+        yield True, PUBLIC_DEVICE, graph
 
 
-def measured_kernels(run: str, device: str, graph: ExecutionGraph) -> pd.DataFrame:
+def measured_kernels(fits: bool, device: str, graph: ExecutionGraph) -> pd.DataFrame:
     """A row per distinct kernel of batch norms: KEYS and the mean of what it took (`latency_us`)."""
     nodes = graph.nodes[(graph.nodes["node_type"] == NodeType.COMPUTE).to_numpy()]
     kind = nodes["event_name"].astype(str).map(lambda name: next((KERNELS[k] for k in KERNELS if k in name), ""))
     nodes = nodes[((kind != "") & nodes["input_dims"].notna()).to_numpy()]
     shapes = [json.loads(text)[0] for text in nodes["input_dims"].astype(str)]
     rows = pd.DataFrame({
-        "run": run, "device": device, "kind": kind[nodes.index], "samples": [float(s[0]) for s in shapes],
+        "fits": fits, "device": device, "kind": kind[nodes.index], "samples": [float(s[0]) for s in shapes],
         "channels": [float(s[1]) for s in shapes], "elements": [float(np.prod(s[2:]) * s[0]) for s in shapes],
         "item_bytes": np.where(nodes["dtype"].astype(str) == "float32", 4, 2), "latency_us": nodes["latency_us"],
     })  # fmt: skip
@@ -119,10 +122,9 @@ def main() -> None:
     base = default_batch_norm_constants()
     table = pd.concat([measured_kernels(*each) for each in graphs()])
     table = table[table["latency_us"] > LEAST_US]
-    left_out = table["run"].str.startswith(LEFT_OUT)
-    report(f"{LEFT_OUT} left out", table[left_out], fitted(table[~left_out], base))
-    result = fitted(table, base)
-    report("all", table, result)
+    result = fitted(table[table["fits"]], base)
+    report("others", table[~table["fits"]], result)
+    report("fitted on", table[table["fits"]], result)
     out = Path(sys.argv[1]) if len(sys.argv) > 1 else conf_dir("analytic") / BATCH_NORM_FILE
     write_constants(out, result, DIGITS)
 
