@@ -2,8 +2,8 @@
 
     GNNPERF_DATA_MIRROR=FOLDER python -m research.fitting.batch_norm [OUT.yaml]
 
-Of the H200's programs, those that train in the split `program` are fitted on. Prints errors by kernel and device,
-first those of all other programs.
+Prints errors by kernel and device: first of the H200's other programs, by a fit on those that train in the split
+`program`; then those of the fit on all, which is written.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ KERNELS = {"batch_norm_collect_statistics": "aten::native_batch_norm",
 LEAST_US = 8.0  # shorter kernels are mostly their floor
 DIGITS = 4
 DISTURBED = 0.1  # log residuals beyond that count linearly
-KEYS = ["fits", "device", "kind", "samples", "channels", "elements", "item_bytes"]
+KEYS = ["trains", "device", "kind", "samples", "channels", "elements", "item_bytes"]
 
 
 def graphs() -> Iterator[tuple[bool, str, ExecutionGraph]]:
-    """(whether it is fitted on, device, graph) of every recording."""
+    """(whether it trains, device, graph) of every recording."""
     train = read_json(RECORDED / "splits.json")["program"]["train"]
     for run in sorted(RECORDED.glob("*/[0-9]*")):
         yield f"{run.parent.name}/{run.name}" in train, "h200", load_graph(run, None)
@@ -53,14 +53,14 @@ def graphs() -> Iterator[tuple[bool, str, ExecutionGraph]]:
         yield True, PUBLIC_DEVICE, graph
 
 
-def measured_kernels(fits: bool, device: str, graph: ExecutionGraph) -> pd.DataFrame:
+def measured_kernels(trains: bool, device: str, graph: ExecutionGraph) -> pd.DataFrame:
     """A row per distinct kernel of batch norms: KEYS and the mean of what it took (`latency_us`)."""
     nodes = graph.nodes[(graph.nodes["node_type"] == NodeType.COMPUTE).to_numpy()]
     kind = nodes["event_name"].astype(str).map(lambda name: next((KERNELS[k] for k in KERNELS if k in name), ""))
     nodes = nodes[((kind != "") & nodes["input_dims"].notna()).to_numpy()]
     shapes = [json.loads(text)[0] for text in nodes["input_dims"].astype(str)]
     rows = pd.DataFrame({
-        "fits": fits, "device": device, "kind": kind[nodes.index], "samples": [float(s[0]) for s in shapes],
+        "trains": trains, "device": device, "kind": kind[nodes.index], "samples": [float(s[0]) for s in shapes],
         "channels": [float(s[1]) for s in shapes], "elements": [float(np.prod(s[2:]) * s[0]) for s in shapes],
         "item_bytes": np.where(nodes["dtype"].astype(str) == "float32", 4, 2), "latency_us": nodes["latency_us"],
     })  # fmt: skip
@@ -122,9 +122,9 @@ def main() -> None:
     base = default_batch_norm_constants()
     table = pd.concat([measured_kernels(*each) for each in graphs()])
     table = table[table["latency_us"] > LEAST_US]
-    result = fitted(table[table["fits"]], base)
-    report("others", table[~table["fits"]], result)
-    report("fitted on", table[table["fits"]], result)
+    report("others", table[~table["trains"]], fitted(table[table["trains"]], base))
+    result = fitted(table, base)
+    report("all", table, result)
     out = Path(sys.argv[1]) if len(sys.argv) > 1 else conf_dir("analytic") / BATCH_NORM_FILE
     write_constants(out, result, DIGITS)
 
