@@ -8,7 +8,7 @@ import numpy as np
 
 from gnnperf.analytic.attention import attentions_us
 from gnnperf.analytic.batch_norm import batch_norms_us
-from gnnperf.analytic.convolution.calls import LAYOUT_BYTES, convolutions_us
+from gnnperf.analytic.convolution.calls import convolutions_us
 from gnnperf.analytic.convolution.model import default_convolution_constants
 from gnnperf.analytic.embedding.batched_calls import batched_us
 from gnnperf.analytic.embedding.calls import lookups_us
@@ -127,6 +127,9 @@ def cdna_us(calls: Sequence[KernelCall], device: DeviceSpec, constants: CdnaCons
         power = constants.roofline_power.get(kind, constants.roofline_power[OTHERS])
         result[rows] = shares_us(flops, moved, peak[rows], kernels[rows], constants.of(kind), bandwidth, power)
     return np.maximum(result - (kernels - 1) * device.launch_floor_us, device.launch_floor_us)
+
+
+LAYOUT_BYTES = 2 * 4  # MIOpen reads and writes an element to turn it, in 16 bits as slowly as in 32
 
 
 def cdna_bytes(calls: Sequence[KernelCall]) -> Array:
