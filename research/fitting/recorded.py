@@ -2,7 +2,7 @@
 
     GNNPERF_DATA_MIRROR=FOLDER python -m research.fitting.recorded [OUT.yaml]
 
-writes lane_cycles and clocks into conf/analytic/memory_bound.yaml; for attention, it prints but retains what ships.
+writes lane_cycles, clocks and convolution into conf/analytic/memory_bound.yaml; for attention, it prints but retains what ships.
 A constant is fitted on the calls that it decides: those which take another time with twice its value. A call weighs the
 root of its share of the time. A V100's traces (pytorch/kineto, BSD) take part in max pooling, which weighs GPUs evenly.
 """
@@ -39,7 +39,9 @@ from research.tables import grouped
 
 DATA, DEVICE = Path("datasets/h200"), "h200"
 TRAIN, OTHERS = "train", "others"  # parts of the recordings
-LANE_CYCLES = ("index_add", "max_pool2d_backward", "cast", "depthwise", "depthwise_weight")
+LANE_CYCLES = ("index_add", "max_pool2d_backward", "cast", "depthwise", "depthwise_weight", "depthwise_result",
+               "depthwise_result_tap", "depthwise_pixel", "depthwise_pixel_tap", "depthwise_weight_tap", "few_channels",
+               "layout")  # fmt: skip
 POOLING = "aten::max_pool2d_with_indices_backward"
 DECIDES, DISTURBED, DIGITS = 0.05, 0.1, 4
 Form = Callable[[pd.DataFrame, float], np.ndarray]  # calls, value of a constant -> [n] us
@@ -120,7 +122,8 @@ def main() -> None:
     backward = rows["op"].str.endswith("attention_backward") & ~rows["masked"]
     for key, own in (("backward_share", rows[backward]), ("dropout_slowdown", rows[rows["dropped"]])):
         fitted(key, memory.attention[key], partial(changed_us, memory, "attention", key), own)
-    for field, keys in (("lane_cycles", LANE_CYCLES), ("clocks", tuple(memory.clocks))):
+    for field, keys in (("lane_cycles", LANE_CYCLES), ("clocks", tuple(memory.clocks)),
+                        ("convolution", tuple(memory.convolution))):  # fmt: skip
         for key in keys:
             value = fitted(key, getattr(memory, field)[key], partial(changed_us, memory, field, key), rows)
             memory = changed(memory, field, key, value)

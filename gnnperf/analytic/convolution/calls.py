@@ -112,12 +112,13 @@ BOTH, SIZES_OF_BOTH = "aten::convolution_backward", _from_tensors(1, 2, 0)
 
 
 def convolutions_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
-    """[n] us of convolutions; NaN: another op, sizes that do not follow, or a dtype without a rate."""
+    """[n] us of convolutions, with one floor; NaN: another op, sizes that do not follow, or a dtype without a rate."""
     result = np.zeros(len(calls))
     covered = np.zeros(len(calls), bool)
     for which in ConvolutionPass:
         rows = np.array([r for r, call in enumerate(calls) if which in passes(call)], dtype=np.intp)
-        result[rows] += _pass_us([calls[r] for r in rows], which, setting)
+        own_us = _pass_us([calls[r] for r in rows], which, setting)
+        result[rows] += own_us - setting.device.launch_floor_us * covered[rows]
         covered[rows] = True
     return np.where(covered, result, np.nan)
 
@@ -159,7 +160,7 @@ def turned_share(call: KernelCall) -> float:
     """Share of a call's products with tensors turned to channels last, by the number of kernels."""
     products = len(passes(call))
     kernels = call.num_kernels - 1 - (call.op_name == BOTH)
-    return min(kernels // TURNED_KERNELS, products) / products
+    return min(max(kernels, 0) // TURNED_KERNELS, products) / products
 
 
 def lanes_algorithms(calls: Convolutions, which: ConvolutionPass, dtype: str, setting: Setting) -> Algorithms:

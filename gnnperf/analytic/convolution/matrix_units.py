@@ -1,7 +1,8 @@
 """Convolutions on matrix units: products of images as they lie, or implicit ones of images in channels last.
 
     called                        kernels
-    1 x 1 at stride 1             one product per image, as it lies; its rows are pixels of a channel
+    1 x 1 at stride 1             one product per image, as it lies; its rows are pixels of a channel. Those of the
+                                  weight's gradient are added up by a kernel of its own
     turned (`num_kernels`), or    an implicit product; its rows are channels of a pixel. Images [N, C, H, W] and
     another window                weights are turned to channels last for it, and its result back
     fewer channels than a vector  lanes, where nothing is turned (cuDNN's implicit_convolve_sgemm)
@@ -18,7 +19,7 @@ from dataclasses import replace
 import numpy as np
 
 from gnnperf.analytic.convolution.model import ConvolutionPass, Convolutions, as_products, moved_bytes
-from gnnperf.analytic.gemm.model import ProductTime
+from gnnperf.analytic.gemm.model import SUM_BYTES, Products, ProductTime, products
 from gnnperf.analytic.kernels.call import Setting
 from gnnperf.analytic.memory_bound.streams import issue_us, stream_us, traffic_us
 
@@ -38,11 +39,23 @@ def matrix_units_us(
     implicit = np.maximum(_implicit_us(calls, which, item_bytes, setting, product_us), moved_us)
     pixels = calls.in_height * calls.in_width
     slower = np.where((pixels > 1) & _no_vectors(pixels, item_bytes), setting.memory.convolution["unaligned"], 1.0)
-    as_it_lies = np.maximum(product_us(as_products(calls, which, item_bytes)) * slower, moved_us)
+    result, sums_us = as_products(calls, which, item_bytes), 0.0
+    if which is ConvolutionPass.GRAD_WEIGHT:
+        result, sums_us = _by_image(calls, item_bytes, setting)
+    as_it_lies = np.maximum(product_us(result) * slower, moved_us) + sums_us
     as_it_lies = np.where(pointwise, as_it_lies, implicit)
     few = ~pointwise & (calls.in_channels * item_bytes < VECTOR_BYTES)
     as_it_lies = np.where(few, _lanes_us(calls, setting), as_it_lies)
     return turned * (implicit + _layouts_us(calls, item_bytes, setting)) + (1.0 - turned) * as_it_lies
+
+
+def _by_image(calls: Convolutions, item_bytes: float, setting: Setting) -> tuple[Products, np.ndarray]:
+    """The weight gradient's product of every image, and the time [calls] us of adding them up (reduce_wgrad_nchw)."""
+    into, out, pixels = calls.in_channels / calls.groups, calls.out_channels, calls.in_height * calls.in_width
+    parts = np.where(pixels > 1, calls.images, 1.0)  # [calls] images of one pixel are the rows of one product
+    result = products(out / calls.groups, into, calls.images * pixels / parts, parts * calls.groups, item_bytes)
+    added_bytes = np.where(parts > 1, parts * into * out * SUM_BYTES, 0.0)
+    return result, traffic_us(added_bytes, 1.0, setting.device, setting.memory)
 
 
 def _implicit_us(
@@ -59,7 +72,7 @@ def _implicit_us(
     once = replace(result, item_bytes=item_bytes * np.minimum(moved_bytes(filled, 1.0) / patches, 1.0))
     slower = setting.memory.convolution
     ragged = _no_vectors(calls.in_channels, item_bytes) | _no_vectors(calls.out_channels, item_bytes)
-    return product_us(once) * np.where(ragged, slower["unaligned"], slower["implicit"])
+    return product_us(once) * np.where(ragged, slower["implicit_unaligned"], slower["implicit"])
 
 
 def _layouts_us(calls: Convolutions, item_bytes: float, setting: Setting) -> np.ndarray:
