@@ -2,7 +2,7 @@
 
     GNNPERF_DATA_MIRROR=FOLDER python -m research.fitting.recorded [OUT.yaml]
 
-writes lane_cycles, clocks and convolution into conf/analytic/memory_bound.yaml; for attention, it prints but retains what ships.
+writes lane_cycles, clocks and convolution into conf/analytic/memory_bound.yaml; attention retains what ships.
 A constant is fitted on the calls that it decides: those which take another time with twice its value. A call weighs the
 root of its share of the time. A V100's traces (pytorch/kineto, BSD) take part in max pooling, which weighs GPUs evenly.
 """

@@ -39,10 +39,11 @@ def matrix_units_us(
     implicit = np.maximum(_implicit_us(calls, which, item_bytes, setting, product_us), moved_us)
     pixels = calls.in_height * calls.in_width
     slower = np.where((pixels > 1) & _no_vectors(pixels, item_bytes), setting.memory.convolution["unaligned"], 1.0)
-    result, sums_us = as_products(calls, which, item_bytes), 0.0
     if which is ConvolutionPass.GRAD_WEIGHT:
-        result, sums_us = _by_image(calls, item_bytes, setting)
-    as_it_lies = np.maximum(product_us(result) * slower, moved_us) + sums_us
+        result, added_us = _by_image(calls, item_bytes, setting)
+    else:
+        result, added_us = as_products(calls, which, item_bytes), np.zeros(len(pixels))
+    as_it_lies = np.maximum(product_us(result) * slower, moved_us) + added_us
     as_it_lies = np.where(pointwise, as_it_lies, implicit)
     few = ~pointwise & (calls.in_channels * item_bytes < VECTOR_BYTES)
     as_it_lies = np.where(few, _lanes_us(calls, setting), as_it_lies)

@@ -56,8 +56,8 @@ class MemoryConstants:
     # what cuDNN's backward kernels reach on Hopper of its forward's rate, and how much longer its forward kernel takes
     # that draws a mask of dropout, next to a second one
     attention: Mapping[str, AboveZero]
-    # time of a convolution's product on matrix units over that of such a product: of an implicit one, whose operands are
-    # gathered, and of one whose rows are no whole vectors (unaligned)
+    # Time of a convolution's product on matrix units over that of a plain product of its sizes: implicit, whose
+    # operands are gathered, and unaligned, whose rows are no whole vectors.
     convolution: Mapping[str, AboveZero]
     rows: Mapping[str, RowKernel]  # ROW_KERNELS -> its constants, of all generations together
     gaps: Mapping[str, EventGap] = field(default_factory=dict)  # class of op -> EventGap
