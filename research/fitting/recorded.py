@@ -26,6 +26,7 @@ from gnnperf.analytic.kernels.call import Setting
 from gnnperf.analytic.kernels.dispatch import FORMS
 from gnnperf.analytic.kernels.nodes import distinct_calls
 from gnnperf.analytic.memory_bound.constants import MEMORY_BOUND_FILE, MemoryConstants, default_memory_constants
+from gnnperf.analytic.memory_bound.streams import CONCATENATION, OTHER
 from gnnperf.core import NodeType
 from gnnperf.gnn.data.recordings import read_json, read_recordings
 from gnnperf.graph import ExecutionGraph, load_graph
@@ -39,9 +40,7 @@ from research.tables import grouped
 
 DATA, DEVICE = Path("datasets/h200"), "h200"
 TRAIN, OTHERS = "train", "others"  # parts of the recordings
-LANE_CYCLES = ("index_add", "max_pool2d_backward", "cast", "depthwise", "depthwise_weight", "depthwise_result",
-               "depthwise_result_tap", "depthwise_pixel", "depthwise_pixel_tap", "depthwise_weight_tap", "few_channels",
-               "layout")  # fmt: skip
+KEPT = (OTHER, "pow", CONCATENATION)  # lane cycles of other sources
 POOLING = "aten::max_pool2d_with_indices_backward"
 DECIDES, DISTURBED, DIGITS = 0.05, 0.1, 4
 Form = Callable[[pd.DataFrame, float], np.ndarray]  # calls, value of a constant -> [n] us
@@ -122,9 +121,8 @@ def main() -> None:
     backward = rows["op"].str.endswith("attention_backward") & ~rows["masked"]
     for key, own in (("backward_share", rows[backward]), ("dropout_slowdown", rows[rows["dropped"]])):
         fitted(key, memory.attention[key], partial(changed_us, memory, "attention", key), own)
-    for field, keys in (("lane_cycles", LANE_CYCLES), ("clocks", tuple(memory.clocks)),
-                        ("convolution", tuple(memory.convolution))):  # fmt: skip
-        for key in keys:
+    for field in ("lane_cycles", "clocks", "convolution"):
+        for key in [key for key in getattr(memory, field) if key not in KEPT]:
             value = fitted(key, getattr(memory, field)[key], partial(changed_us, memory, field, key), rows)
             memory = changed(memory, field, key, value)
     write_constants(out, memory, DIGITS)

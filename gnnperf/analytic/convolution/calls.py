@@ -16,8 +16,7 @@ from math import prod
 
 import numpy as np
 
-from gnnperf.analytic.convolution.depthwise import depthwise_us
-from gnnperf.analytic.convolution.matrix_units import matrix_units_us
+from gnnperf.analytic.convolution.kernels import depthwise_us, matrix_units_us
 from gnnperf.analytic.convolution.model import Algorithms, ConvolutionPass, Convolutions, algorithms
 from gnnperf.analytic.gemm.calls import has_rate, plain_dtype, product_us
 from gnnperf.analytic.gemm.constants import ANY_KERNELS, of_tables
@@ -26,9 +25,7 @@ from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, known_rows
 from gnnperf.graph import UnknownCost
 
 FORWARD, GRAD_INPUT, GRAD_WEIGHT = ConvolutionPass
-# Kernels of a product whose tensors cuDNN turns to channels last, at least: one that turns, the product, one that turns
-# back. Backward, one more adds up parts of the weight's gradient.
-TURNED_KERNELS = 2
+TURNED_KERNELS = 2  # at least, next to the product, where cuDNN turns tensors to channels last; backward, one more adds
 TF32 = True  # torch.backends.cudnn.allow_tf32 is True by default (torch 1.7 and later)
 DIGITS = 6  # of an edge that follows from FLOPs
 Shape = tuple[int, ...]

@@ -129,12 +129,9 @@ def cdna_us(calls: Sequence[KernelCall], device: DeviceSpec, constants: CdnaCons
     return np.maximum(result - (kernels - 1) * device.launch_floor_us, device.launch_floor_us)
 
 
-LAYOUT_BYTES = 2 * 4  # MIOpen reads and writes an element to turn it, in 16 bits as slowly as in 32
-
-
 def cdna_bytes(calls: Sequence[KernelCall]) -> Array:
-    """[n] bytes on an AMD GPU: MIOpen turns every convolution's tensors to channels last and back."""
-    turned = [LAYOUT_BYTES / call.item_bytes if call.family == OpFamily.CONV else 0.0 for call in calls]
+    """[n] bytes on an AMD GPU: MIOpen turns convolutions' tensors to channels last and back, 16 bits as if 32."""
+    turned = [2 * 4 / call.item_bytes if call.family == OpFamily.CONV else 0.0 for call in calls]
     return column(calls, "moved_bytes") * (1.0 + np.array(turned, float))
 
 

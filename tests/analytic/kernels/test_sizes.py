@@ -25,7 +25,6 @@ from gnnperf.analytic.memory_bound.constants import default_memory_constants
 from gnnperf.analytic.memory_bound.streams import stream_us
 from gnnperf.analytic.normalization import _rows_and_columns
 from gnnperf.graph.cost import op_cost
-from gnnperf.hardware.catalog import load_device
 from tests.analytic.kernels.calls import call, node_row
 
 FORWARD, GRAD_INPUT, GRAD_WEIGHT = ConvolutionPass
@@ -84,29 +83,13 @@ def test_flops_tell_whether_a_backward_gives_both_gradients() -> None:
     assert convolution_size(both) == pytest.approx((2, 4, 8, 10, 10, 3, 3, 5, 5, 2, 1))
 
 
-def test_depthwise_convolutions_are_no_products() -> None:
-    values = ["", "", "", "[1, 1]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "8"]
-    depthwise = call("aten::convolution", [[2, 8, 10, 10], [8, 1, 3, 3], *[[]] * 7], values=values)
-    t4 = load_device("t4")
-    cycles = default_memory_constants().lane_cycles["depthwise"]
-    adds_us = 2 * 8 * 100 * 9 * cycles / (40 * 64 * 1.59e9) * 1e6
-    assert kernel_times([depthwise], t4, 4.0).latency_us[0] == pytest.approx(t4.launch_floor_us + adds_us)
-
-
-@pytest.mark.parametrize(
-    ("both", "share", "kernels", "expected"),
-    [(False, 1.0, 1, 0.0), (False, 1.0, 2, 0.0), (False, 1.0, 3, 1.0), (False, 1.0, 4, 1.0),
-     (True, 1.0, 1, 0.0), (True, 1.0, 3, 0.0), (True, 1.0, 5, 0.5), (True, 1.0, 6, 1.0), (True, 1.0, 10, 1.0),
-     (True, 0.5, 2, 0.0), (True, 0.5, 5, 1.0)],
-)  # fmt: skip
-def test_kernels_show_which_products_have_turned_tensors(
-    both: bool, share: float, kernels: int, expected: float
-) -> None:
-    """`share`: of the FLOPs of both gradients; a first layer has one."""
+def test_kernels_show_which_products_have_turned_tensors() -> None:
     image, weight = [2, 4, 10, 10], [8, 4, 3, 3]
-    one = call(BOTH, [[2, 8, 5, 5], image, weight]) if both else call("aten::convolution", [image, weight, *[[]] * 7],
-        values=["", "", "", "[2, 2]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "1"])  # fmt: skip
-    assert turned_share(replace(one, num_kernels=kernels, flops=one.flops * share)) == expected
+    both = call(BOTH, [[2, 8, 5, 5], image, weight])
+    forward = replace(both, op_name="aten::cudnn_convolution", input_dims="[[2,4,10,10],[8,4,3,3]]")
+    for one, shares in ((forward, {1: 0, 2: 0, 3: 1, 4: 1}), (both, {1: 0, 3: 0, 5: 0.5, 6: 1, 10: 1}),
+                        (replace(both, flops=both.flops / 2), {2: 0, 5: 1})):  # fmt: skip
+        assert {kernels: turned_share(replace(one, num_kernels=kernels)) for kernels in shares} == shares
 
 
 # --- attention
