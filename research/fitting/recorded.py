@@ -59,13 +59,14 @@ def calls_of(graph: ExecutionGraph) -> pd.DataFrame:
 
 def recorded_calls() -> pd.DataFrame:
     """Calls of all recordings, and whether they draw a mask of dropout; those of training programs gave constants."""
-    train = set(read_json(DATA / "splits.json")["program"]["train"])
+    parts_of = {name: part for part, names in read_json(DATA / "splits.json")["program"].items() for name in names}
     parts = []
     for one in (one for repeats in read_recordings(DATA).values() for one in repeats.values()):
         calls = calls_of(load_graph(one.path, None))
         calls["dropped"] = calls["op"].str.endswith(CUDNN) & (calls["kernels"] > 1)  # backward calls do not show it
-        part = TRAIN if one.name in train else OTHERS
-        parts.append(calls.assign(part=part, masked=bool(calls["dropped"].any())))
+        split = parts_of.get(one.name, "not listed")
+        part = TRAIN if split == TRAIN else OTHERS
+        parts.append(calls.assign(part=part, split=split, run=one.name, masked=bool(calls["dropped"].any())))
     return pd.concat(parts, ignore_index=True).assign(device=DEVICE)
 
 
