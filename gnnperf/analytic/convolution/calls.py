@@ -1,4 +1,4 @@
-"""Convolutions: sizes of each pass from shapes, FLOPs and bytes, then `model` and `winograd`.
+"""Convolutions: sizes of each pass from shapes, FLOPs and bytes, then `model` and `kernels`.
 
 A node keeps no stride and no padding. What they decide is the size of the result, and that follows from the FLOPs:
 
