@@ -19,7 +19,3 @@ def sizes(result: Products) -> tuple[float, ...]:
 
 def flops_us(result: Products, splits: Splits = SPLITS) -> np.ndarray:
     return result.batch * result.m * result.n * result.k  # as if a multiply-add took a microsecond
-
-
-def free_us(result: Products, splits: Splits = SPLITS) -> np.ndarray:
-    return 0.0 * result.m

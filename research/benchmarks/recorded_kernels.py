@@ -1,6 +1,7 @@
 """Kernels of recorded GPU runs, blind: closed forms next to the plain roofline, by what the fits had seen.
 
     python -m research.benchmarks recorded_kernels
+    python -m research.benchmarks.recorded_kernels conv        every recording, and parts of the split
 
 Prints a Markdown table. Latencies of equal calls of a run are means over its steps. The programs that train in the
 split `program` gave constants; "others" are all other recordings. Errors are weighted by time: sum of |predicted -
@@ -38,13 +39,19 @@ def _figures(rows: pd.DataFrame) -> list[str]:
     return [f"{us / 1e3:.1f}", *errors, f"{known['form'].sum() / us:.2f}"]
 
 
-def main() -> None:
+def main(arguments: list[str]) -> None:
     rows = kernels()
     backward = rows["op"].str.contains("backward").map({True: ", backward", False: ""})
     apart = rows["family"].isin([str(one) for one in (OpFamily.CONV, OpFamily.ATTENTION, OpFamily.NORM)])
     rows["kind"] = rows["family"] + backward.where(apart, "")  # with the direction where that has forms of its own
-    share = rows.groupby("part")["measured_us"].sum()
     columns = ("ms", "error by time %", "roofline %", "total")
+    if arguments:
+        own = rows[rows["family"] == arguments[0]]
+        print_head("kernels", "split", "run", *columns)
+        for keys, part in pd.concat([own, own.assign(run="all")]).groupby(["kind", "split", "run"]):
+            print_row(*keys, *_figures(part))
+        return
+    share = rows.groupby("part")["measured_us"].sum()
     print_head("kernels", *(f"{name}, {part}" for part in (TRAIN, OTHERS) for name in columns))
     groups = [(str(name), part) for name, part in rows.groupby("kind")]
     shown = [(name, part) for name, part in groups

@@ -2,7 +2,7 @@
 
     GNNPERF_DATA_MIRROR=FOLDER python -m research.fitting.recorded [OUT.yaml]
 
-writes lane_cycles and clocks into conf/analytic/memory_bound.yaml; for attention, it prints but retains what ships.
+writes lane_cycles, clocks and convolution into conf/analytic/memory_bound.yaml; attention retains what ships.
 A constant is fitted on the calls that it decides: those which take another time with twice its value. A call weighs the
 root of its share of the time. A V100's traces (pytorch/kineto, BSD) take part in max pooling, which weighs GPUs evenly.
 """
@@ -26,6 +26,7 @@ from gnnperf.analytic.kernels.call import Setting
 from gnnperf.analytic.kernels.dispatch import FORMS
 from gnnperf.analytic.kernels.nodes import distinct_calls
 from gnnperf.analytic.memory_bound.constants import MEMORY_BOUND_FILE, MemoryConstants, default_memory_constants
+from gnnperf.analytic.memory_bound.streams import CONCATENATION, OTHER
 from gnnperf.core import NodeType
 from gnnperf.gnn.data.recordings import read_json, read_recordings
 from gnnperf.graph import ExecutionGraph, load_graph
@@ -39,7 +40,7 @@ from research.tables import grouped
 
 DATA, DEVICE = Path("datasets/h200"), "h200"
 TRAIN, OTHERS = "train", "others"  # parts of the recordings
-LANE_CYCLES = ("index_add", "max_pool2d_backward", "cast", "depthwise", "depthwise_weight")
+KEPT = (OTHER, "pow", CONCATENATION)  # lane cycles of other sources
 POOLING = "aten::max_pool2d_with_indices_backward"
 DECIDES, DISTURBED, DIGITS = 0.05, 0.1, 4
 Form = Callable[[pd.DataFrame, float], np.ndarray]  # calls, value of a constant -> [n] us
@@ -58,13 +59,14 @@ def calls_of(graph: ExecutionGraph) -> pd.DataFrame:
 
 def recorded_calls() -> pd.DataFrame:
     """Calls of all recordings, and whether they draw a mask of dropout; those of training programs gave constants."""
-    train = set(read_json(DATA / "splits.json")["program"]["train"])
+    parts_of = {name: part for part, names in read_json(DATA / "splits.json")["program"].items() for name in names}
     parts = []
     for one in (one for repeats in read_recordings(DATA).values() for one in repeats.values()):
         calls = calls_of(load_graph(one.path, None))
         calls["dropped"] = calls["op"].str.endswith(CUDNN) & (calls["kernels"] > 1)  # backward calls do not show it
-        part = TRAIN if one.name in train else OTHERS
-        parts.append(calls.assign(part=part, masked=bool(calls["dropped"].any())))
+        split = parts_of.get(one.name, "not listed")
+        part = TRAIN if split == TRAIN else OTHERS
+        parts.append(calls.assign(part=part, split=split, run=one.name, masked=bool(calls["dropped"].any())))
     return pd.concat(parts, ignore_index=True).assign(device=DEVICE)
 
 
@@ -120,8 +122,8 @@ def main() -> None:
     backward = rows["op"].str.endswith("attention_backward") & ~rows["masked"]
     for key, own in (("backward_share", rows[backward]), ("dropout_slowdown", rows[rows["dropped"]])):
         fitted(key, memory.attention[key], partial(changed_us, memory, "attention", key), own)
-    for field, keys in (("lane_cycles", LANE_CYCLES), ("clocks", tuple(memory.clocks))):
-        for key in keys:
+    for field in ("lane_cycles", "clocks", "convolution"):
+        for key in [key for key in getattr(memory, field) if key not in KEPT]:
             value = fitted(key, getattr(memory, field)[key], partial(changed_us, memory, field, key), rows)
             memory = changed(memory, field, key, value)
     write_constants(out, memory, DIGITS)

@@ -6,25 +6,28 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from convolved import convolution, flops_us, free_us, sizes
+from convolved import convolution, flops_us, sizes
 from hypothesis import given
 from hypothesis import strategies as st
 from round_device import CONSTANTS, DEVICE
 
+from gnnperf.analytic.convolution.kernels import depthwise_us, matrix_units_us
 from gnnperf.analytic.convolution.model import (
     ConvolutionConstants,
     ConvolutionPass,
     Convolutions,
     algorithms,
     as_products,
-    convolution_us,
+    default_convolution_constants,
     fused_products,
     image_bytes,
     moved_bytes,
     unfused_products,
     weight_bytes,
 )
+from gnnperf.analytic.gemm.constants import default_gemm_constants
 from gnnperf.analytic.gemm.model import SPLITS, WHOLE, Products, Splits
+from gnnperf.analytic.kernels.call import Setting
 
 FORWARD, GRAD_INPUT, GRAD_WEIGHT = ConvolutionPass
 
@@ -52,15 +55,6 @@ def test_all_three_passes_do_the_same_arithmetic_where_every_tap_counts() -> Non
 
 def test_patches_are_not_moved() -> None:
     assert moved_bytes(convolution(), 4) == pytest.approx([4 * (2 * 4 * 100 + 8 * 4 * 9 + 2 * 8 * 100)])
-
-
-def test_time_is_that_of_the_products_or_of_the_tensors() -> None:
-    assert convolution_us(convolution(), FORWARD, 4, DEVICE, CONSTANTS, flops_us) == pytest.approx([57600.0])
-    free = convolution_us(convolution(), FORWARD, 4, DEVICE, CONSTANTS, free_us)
-    assert free == pytest.approx([2.0 + 4 * 2688 / 0.5e6])
-
-
-FORWARD, GRAD_INPUT, GRAD_WEIGHT = ConvolutionPass
 
 
 @pytest.mark.parametrize(("which", "expected"), [(FORWARD, WHOLE), (GRAD_INPUT, WHOLE), (GRAD_WEIGHT, SPLITS)])
@@ -113,8 +107,8 @@ def test_the_fastest_algorithm_is_taken(fused: float, unfused: float, which: Con
 
 @pytest.mark.parametrize("call", [convolution(stride=2), convolution(window=5, padding=2), convolution(groups=2)])
 def test_other_windows_strides_and_groups_are_convolved_directly(call: Convolutions) -> None:
-    direct = convolution_us(call, FORWARD, 4, DEVICE, CONSTANTS, flops_us)
     constants = replace(ALIKE, fused_factor=FREE, unfused_factor=FREE)
+    direct = flops_us(as_products(call, FORWARD, 4))
     assert algorithms(call, FORWARD, 4, DEVICE, CONSTANTS, flops_us).fastest_us(constants) == direct
 
 
@@ -131,3 +125,45 @@ def test_more_images_are_never_faster(one: int, other: int, which: ConvolutionPa
         for n in sorted((one, other))
     )
     assert few <= many
+
+
+ROUND = Setting(DEVICE, CONSTANTS, default_gemm_constants(), default_convolution_constants())
+POINTWISE = {"channels": 8, "window": 1, "padding": 0}
+BLOCKS_US = (2 * 2 * 32 * 128 + 8 * 32 * 32) * 50 / 1e6  # 2 images and results of 32 x 128; 8 filters of 32 x 32
+
+
+@pytest.mark.parametrize(
+    ("which", "item_bytes", "expected"),
+    [
+        (FORWARD, 2, 800 * (200 + 20 * 9) / 1e6),  # 2 x 4 x 10 x 10 results of 9 taps
+        (GRAD_INPUT, 2, 800 * (500 + 10 * 9) / 1e6),
+        # 4 x 9 blocks of 2 warps, an image each: 4 rounds of 32 results and 2 to start
+        (GRAD_WEIGHT, 2, 36 * 2 * 32 * 6 * 40 / 1e6 + 6 * 200 / 1e3),
+        (GRAD_WEIGHT, 4, 7200 * 100 / 1e6),  # cuDNN's: a cost per multiply-add
+    ],
+)
+def test_depthwise_convolutions_are_no_products(which: ConvolutionPass, item_bytes: float, expected: float) -> None:
+    assert depthwise_us(convolution(out=4, groups=4), which, item_bytes, ROUND) == pytest.approx([2.0 + expected])
+
+
+@pytest.mark.parametrize(
+    ("call", "which", "turned", "expected"),
+    [
+        (convolution(channels=3), FORWARD, 1, 2.0 * 200 * 8 * 32 * 9 + BLOCKS_US),  # 3 channels count as 32
+        (convolution(channels=32), FORWARD, 1, 1.5 * 200 * 8 * 32 * 9 + BLOCKS_US),
+        (convolution(channels=3), FORWARD, 0, 2.0 + 200 * 32 * 27 * 5 / 1e6),  # on lanes, in tiles of 32 channels
+        (convolution(**POINTWISE, size=8), FORWARD, 0, 128 * 8 * 8),  # rows of 64 pixels are 8 vectors
+        (convolution(**POINTWISE, size=10), FORWARD, 0, 3.0 * 200 * 8 * 8),  # 100 pixels are 12.5
+        (convolution(**POINTWISE, size=8), GRAD_WEIGHT, 0, 128 * 8 * 8 + 2 * 8 * 8 * 4 / 0.5e6),  # 2 parts, added up
+    ],
+)
+def test_on_matrix_units(call: Convolutions, which: ConvolutionPass, turned: float, expected: float) -> None:
+    us = matrix_units_us(call, which, np.full(1, float(turned)), 2, ROUND, flops_us)
+    assert us == pytest.approx([expected])
+
+
+def test_implicit_products_read_pixels_once() -> None:
+    tensors, patches = 2 * 32 * 100 + 32 * 32 * 9 + 2 * 32 * 100, 200 * 288 + 288 * 32 + 200 * 32
+    us = matrix_units_us(convolution(channels=32, out=32), FORWARD, np.zeros(1), 2, ROUND,
+                         lambda result, splits=(): 1e3 * result.item_bytes)  # fmt: skip
+    assert us == pytest.approx([1.5e3 * 2 * tensors / patches])

@@ -1,4 +1,4 @@
-"""Convolutions: sizes of each pass from shapes, FLOPs and bytes, then `model` and `winograd`.
+"""Convolutions: sizes of each pass from shapes, FLOPs and bytes, then `model` and `kernels`.
 
 A node keeps no stride and no padding. What they decide is the size of the result, and that follows from the FLOPs:
 
@@ -16,27 +16,16 @@ from math import prod
 
 import numpy as np
 
-from gnnperf.analytic.convolution.model import (
-    Algorithms,
-    ConvolutionPass,
-    Convolutions,
-    algorithms,
-    convolution_us,
-    moved_bytes,
-)
+from gnnperf.analytic.convolution.kernels import depthwise_us, matrix_units_us
+from gnnperf.analytic.convolution.model import Algorithms, ConvolutionPass, Convolutions, algorithms
 from gnnperf.analytic.gemm.calls import has_rate, plain_dtype, product_us
 from gnnperf.analytic.gemm.constants import ANY_KERNELS, of_tables
 from gnnperf.analytic.gemm.model import ITEM_BYTES, ProductTime, rate_key
 from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, known_rows, sized
-from gnnperf.analytic.memory_bound.streams import issue_us, traffic_us
 from gnnperf.graph import UnknownCost
 
 FORWARD, GRAD_INPUT, GRAD_WEIGHT = ConvolutionPass
-# Keys of lane_cycles of a depthwise multiply-add.
-DEPTHWISE = {FORWARD: "depthwise", GRAD_INPUT: "depthwise", GRAD_WEIGHT: "depthwise_weight"}
-# With so many kernels forward and backward, cuDNN turns images [N, C, H, W] for matrix units and the result back: each
-# is read and written, in 16 bits as slowly as in 32.
-LAYOUT_KERNELS, LAYOUT_BYTES = (3, 5), 2 * 4
+TURNED_KERNELS = 2  # at least, next to the product, where cuDNN turns tensors to channels last; backward, one more adds
 TF32 = True  # torch.backends.cudnn.allow_tf32 is True by default (torch 1.7 and later)
 DIGITS = 6  # of an edge that follows from FLOPs
 Shape = tuple[int, ...]
@@ -120,12 +109,13 @@ BOTH, SIZES_OF_BOTH = "aten::convolution_backward", _from_tensors(1, 2, 0)
 
 
 def convolutions_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
-    """[n] us of convolutions; NaN: another op, sizes that do not follow, or a dtype without a rate."""
+    """[n] us of convolutions, with one floor; NaN: another op, sizes that do not follow, or a dtype without a rate."""
     result = np.zeros(len(calls))
     covered = np.zeros(len(calls), bool)
     for which in ConvolutionPass:
         rows = np.array([r for r, call in enumerate(calls) if which in passes(call)], dtype=np.intp)
-        result[rows] += _pass_us([calls[r] for r in rows], which, setting)
+        own_us = _pass_us([calls[r] for r in rows], which, setting)
+        result[rows] += own_us - setting.device.launch_floor_us * covered[rows]
         covered[rows] = True
     return np.where(covered, result, np.nan)
 
@@ -153,21 +143,21 @@ def _pass_us(calls: Sequence[KernelCall], which: ConvolutionPass, setting: Setti
             continue
         requested = Convolutions(*sizes[rows].T)
         if rate_key(setting.device, dtype, TF32).endswith("_matrix"):
+            turned = np.array([turned_share(calls[r]) for r in rows])  # [rows]
             products_us = convolved_us(setting, dtype, TF32)
-            how = ITEM_BYTES[dtype], setting.device, setting.memory
-            turned = [calls[r].num_kernels >= LAYOUT_KERNELS[calls[r].op_name == BOTH] for r in rows]
-            passes_of = [len(passes(calls[r])) for r in rows]
-            layouts = traffic_us(moved_bytes(requested, LAYOUT_BYTES), 1.0, setting.device, setting.memory)  # [rows]
-            result[rows] = convolution_us(requested, which, *how, products_us) + layouts * turned / passes_of
+            result[rows] = matrix_units_us(requested, which, turned, ITEM_BYTES[dtype], setting, products_us)
         else:
             result[rows] = lanes_algorithms(requested, which, dtype, setting).fastest_us(setting.convolution)
-        adds = requested.images * requested.out_channels * requested.out_height * requested.out_width
-        adds = adds * requested.window_height * requested.window_width  # [rows]
-        cycles = setting.memory.lane_cycles[DEPTHWISE[which]]
-        depthwise = setting.device.launch_floor_us + issue_us(adds, cycles, setting.device)
-        result[rows] = np.where((requested.groups > 1) & (requested.groups == requested.in_channels),
-                                depthwise, result[rows])  # fmt: skip
+        depthwise = (requested.groups > 1) & (requested.groups == requested.in_channels)
+        result[rows] = np.where(depthwise, depthwise_us(requested, which, ITEM_BYTES[dtype], setting), result[rows])
     return result
+
+
+def turned_share(call: KernelCall) -> float:
+    """Share of a call's products with tensors turned to channels last, by the number of kernels."""
+    products = len(passes(call))
+    kernels = call.num_kernels - 1 - (call.op_name == BOTH)
+    return min(max(kernels, 0) // TURNED_KERNELS, products) / products
 
 
 def lanes_algorithms(calls: Convolutions, which: ConvolutionPass, dtype: str, setting: Setting) -> Algorithms:

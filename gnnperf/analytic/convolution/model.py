@@ -9,7 +9,7 @@
 
 The patches are never written: bytes are image, weight and result once each. On plain lanes kernels of the first two sum
 all of k in one tile, as long as it may be (deep images of few pixels leave most SMs idle); the third divides k among
-tiles. On matrix units, whose convolutions no table has, all may.
+tiles. On matrix units all may (`gnnperf.analytic.convolution.kernels`).
 
 Without matrix units 3 x 3 windows at stride 1 in one group have Winograd's minimal filtering (Lavin, Gray 2016), too:
 
@@ -31,7 +31,7 @@ from functools import cache
 import numpy as np
 
 from gnnperf.analytic.constants_file import AboveZero, read_constants
-from gnnperf.analytic.gemm.model import SPLITS, WHOLE, Products, ProductTime, Splits, products
+from gnnperf.analytic.gemm.model import SPLITS, WHOLE, Products, ProductTime, products
 from gnnperf.analytic.memory_bound.constants import MemoryConstants
 from gnnperf.analytic.memory_bound.streams import US, stream_us, sustained_bytes_per_s
 from gnnperf.hardware import DeviceSpec, conf_dir
@@ -86,15 +86,6 @@ def moved_bytes(calls: Convolutions, item_bytes: float) -> np.ndarray:
     weight = calls.out_channels * calls.in_channels / calls.groups * calls.window_height * calls.window_width
     result = calls.images * calls.out_channels * calls.out_height * calls.out_width
     return (image + weight + result) * float(item_bytes)
-
-
-def convolution_us(
-    calls: Convolutions, which: ConvolutionPass, item_bytes: float, device: DeviceSpec, memory: MemoryConstants,
-    product_us: ProductTime, splits: Splits = SPLITS,
-) -> np.ndarray:  # fmt: skip
-    """Time [calls] us: that of the products, or of moving the tensors where that is longer (depthwise, 1 x 1)."""
-    moved_us = stream_us(moved_bytes(calls, item_bytes), device, memory)  # [calls]
-    return np.maximum(product_us(as_products(calls, which, item_bytes), splits), moved_us)
 
 
 CONVOLUTION_FILE = "convolution.yaml"
@@ -179,7 +170,7 @@ def _places(results: int) -> int:
 class Algorithms:
     """What each way to convolve on lanes takes, before constants: [calls] us each."""
 
-    direct: np.ndarray  # `convolution_us`
+    direct: np.ndarray  # the products, or moving the tensors where that is longer (depthwise, 1 x 1)
     moved: np.ndarray  # image, weight and result streamed once: no algorithm takes less
     fused_products: np.ndarray  # as such products only take; infinite for the weight's gradient
     fused_weight: np.ndarray  # the weight's transform, streamed
@@ -199,16 +190,17 @@ def algorithms(
     calls: Convolutions, which: ConvolutionPass, item_bytes: float, device: DeviceSpec, memory: MemoryConstants,
     product_us: ProductTime,
 ) -> Algorithms:  # fmt: skip
-    """Every way to convolve without matrix units; arguments as of `convolution_us`."""
+    """Every way to convolve without matrix units."""
     per_byte_us = US / sustained_bytes_per_s(device, memory)
     transformed = image_bytes(calls, which, item_bytes) + weight_bytes(calls, UNFUSED_RESULTS, item_bytes)  # [calls]
     fused, splits = product_us(fused_products(calls, which, item_bytes)), WHOLE  # [calls]
     if which is ConvolutionPass.GRAD_WEIGHT:
         fused, splits = np.full(len(calls.images), np.inf), SPLITS  # there is no such kernel
     square = (calls.window_height == WINOGRAD_WINDOW) & (calls.window_width == WINOGRAD_WINDOW)
+    moved_us = stream_us(moved_bytes(calls, item_bytes), device, memory)  # [calls]
     return Algorithms(
-        direct=convolution_us(calls, which, item_bytes, device, memory, product_us, splits),
-        moved=stream_us(moved_bytes(calls, item_bytes), device, memory),
+        direct=np.maximum(product_us(as_products(calls, which, item_bytes), splits), moved_us),
+        moved=moved_us,
         fused_products=fused,
         fused_weight=per_byte_us * weight_bytes(calls, FUSED_RESULTS, item_bytes),
         unfused_products=product_us(unfused_products(calls, which, item_bytes)),

@@ -8,7 +8,7 @@ import numpy as np
 
 from gnnperf.analytic.attention import attentions_us
 from gnnperf.analytic.batch_norm import batch_norms_us
-from gnnperf.analytic.convolution.calls import LAYOUT_BYTES, convolutions_us
+from gnnperf.analytic.convolution.calls import convolutions_us
 from gnnperf.analytic.convolution.model import default_convolution_constants
 from gnnperf.analytic.embedding.batched_calls import batched_us
 from gnnperf.analytic.embedding.calls import lookups_us
@@ -130,8 +130,8 @@ def cdna_us(calls: Sequence[KernelCall], device: DeviceSpec, constants: CdnaCons
 
 
 def cdna_bytes(calls: Sequence[KernelCall]) -> Array:
-    """[n] bytes on an AMD GPU: MIOpen turns every convolution's tensors to channels last and back."""
-    turned = [LAYOUT_BYTES / call.item_bytes if call.family == OpFamily.CONV else 0.0 for call in calls]
+    """[n] bytes on an AMD GPU: MIOpen turns convolutions' tensors to channels last and back, 16 bits as if 32."""
+    turned = [2 * 4 / call.item_bytes if call.family == OpFamily.CONV else 0.0 for call in calls]
     return column(calls, "moved_bytes") * (1.0 + np.array(turned, float))
 
 

@@ -56,6 +56,9 @@ class MemoryConstants:
     # what cuDNN's backward kernels reach on Hopper of its forward's rate, and how much longer its forward kernel takes
     # that draws a mask of dropout, next to a second one
     attention: Mapping[str, AboveZero]
+    # Time of a convolution's product on matrix units over that of a plain product of its sizes: implicit, whose
+    # operands are gathered, and unaligned, whose rows are no whole vectors.
+    convolution: Mapping[str, AboveZero]
     rows: Mapping[str, RowKernel]  # ROW_KERNELS -> its constants, of all generations together
     gaps: Mapping[str, EventGap] = field(default_factory=dict)  # class of op -> EventGap
     # the same of each memory that was measured; the nearest is taken where a device's is known

@@ -106,6 +106,14 @@ def test_convolutions_on_amd_gpus_turn_their_tensors_to_channels_last_and_back()
     assert times_us([turned], device)[0] == pytest.approx(5 * shares.start_us + (computed + moved) * 1e6)
 
 
+def test_patches_of_three_channels_fill_no_matrix_unit() -> None:
+    """Recorded by AMD-AGI/TraceLens (MIT) on an H100, which no constant of convolutions saw: 1,198 us."""
+    patches = [[128, 3, 224, 224], [768, 3, 16, 16], *[[]] * 6]
+    values = ["", "", "[0, 0]", "[16, 16]", "[1, 1]", "1", "False", "False"]
+    stem = replace(call("aten::cudnn_convolution", patches, "bfloat16", values=values), num_kernels=4)
+    assert times_us([stem], load_device("h100_sxm"))[0] == pytest.approx(1198.0, rel=0.15)
+
+
 def test_rows_of_an_odd_length_are_read_element_by_element() -> None:
     """Recorded by AMD-AGI/TraceLens (MIT) on an H100: 2.4 to 3.1 times as long as rows next to them."""
     h100 = load_device("h100_sxm")

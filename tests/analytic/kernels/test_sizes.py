@@ -12,7 +12,7 @@ import pytest
 from round_device import CONSTANTS, DEVICE
 
 from gnnperf.analytic.attention import WARP_SHARE, Attentions, attentions_us, fused_rates, fused_us
-from gnnperf.analytic.convolution.calls import BOTH, PASS_OF, convolution_size, convolutions_us, convolved_us, passes
+from gnnperf.analytic.convolution.calls import BOTH, PASS_OF, convolution_size, convolved_us, passes, turned_share
 from gnnperf.analytic.convolution.model import ConvolutionPass, default_convolution_constants
 from gnnperf.analytic.embedding.calls import DENSE_SIZES, SIZES
 from gnnperf.analytic.gemm.constants import default_gemm_constants, of_tables, typical
@@ -22,10 +22,9 @@ from gnnperf.analytic.kernels.dispatch import kernel_times
 from gnnperf.analytic.kernels.nodes import compute_nodes_us, distinct_calls
 from gnnperf.analytic.memory_bound.calls import elementwise_calls_us, lists_us, reductions_us, streams_us
 from gnnperf.analytic.memory_bound.constants import default_memory_constants
-from gnnperf.analytic.memory_bound.streams import stream_us, sustained_bytes_per_s
+from gnnperf.analytic.memory_bound.streams import stream_us
 from gnnperf.analytic.normalization import _rows_and_columns
 from gnnperf.graph.cost import op_cost
-from gnnperf.hardware.catalog import load_device
 from tests.analytic.kernels.calls import call, node_row
 
 FORWARD, GRAD_INPUT, GRAD_WEIGHT = ConvolutionPass
@@ -84,21 +83,13 @@ def test_flops_tell_whether_a_backward_gives_both_gradients() -> None:
     assert convolution_size(both) == pytest.approx((2, 4, 8, 10, 10, 3, 3, 5, 5, 2, 1))
 
 
-def test_depthwise_convolutions_are_no_products() -> None:
-    values = ["", "", "", "[1, 1]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "8"]
-    depthwise = call("aten::convolution", [[2, 8, 10, 10], [8, 1, 3, 3], *[[]] * 7], values=values)
-    t4 = load_device("t4")
-    cycles = default_memory_constants().lane_cycles["depthwise"]
-    adds_us = 2 * 8 * 100 * 9 * cycles / (40 * 64 * 1.59e9) * 1e6
-    assert kernel_times([depthwise], t4, 4.0).latency_us[0] == pytest.approx(t4.launch_floor_us + adds_us)
-
-
-def test_images_are_turned_for_matrix_units_where_kernels_say_so() -> None:
-    values = ["", "", "", "[1, 1]", "[0, 0]", "[1, 1]", "False", "[0, 0]", "1"]
-    one = call("aten::convolution", [[2, 64, 10, 10], [64, 64, 1, 1], *[[]] * 7], "float16", values=values)
-    isolated, turned = convolutions_us([one, replace(one, num_kernels=3)], ROUND)
-    elements = 2 * 64 * 100 + 64 * 64 + one.flops / 128  # result: 2 FLOPs for each of 64 channels
-    assert turned - isolated == pytest.approx(8 * elements / sustained_bytes_per_s(DEVICE, CONSTANTS) * 1e6)
+def test_kernels_show_which_products_have_turned_tensors() -> None:
+    image, weight = [2, 4, 10, 10], [8, 4, 3, 3]
+    both = call(BOTH, [[2, 8, 5, 5], image, weight])
+    forward = replace(both, op_name="aten::cudnn_convolution", input_dims="[[2,4,10,10],[8,4,3,3]]")
+    for one, shares in ((forward, {1: 0, 2: 0, 3: 1, 4: 1}), (both, {1: 0, 3: 0, 5: 0.5, 6: 1, 10: 1}),
+                        (replace(both, flops=both.flops / 2), {2: 0, 5: 1})):  # fmt: skip
+        assert {kernels: turned_share(replace(one, num_kernels=kernels)) for kernels in shares} == shares
 
 
 # --- attention
