@@ -72,7 +72,7 @@ def cdna_evidence() -> list[Evidence]:
 
 def cpu_evidence() -> list[Evidence]:
     """Of the shipped recordings and op tables; traces do not name processors, so they count for the generic one."""
-    runs = len(list((DATA_SETS / RECORDED).rglob(CARD)))
+    runs = len(list((DATA_SETS / RECORDED).glob(f"*/[0-9]*/{CARD}")))
     steps = Evidence(CPU, f"datasets/{RECORDED}", OWN_LICENSE, "recordings of training steps", "float32", runs, runs,
                      "cpu.yaml")  # fmt: skip
     counts = {name: len(pd.read_parquet(DATA_SETS / name / "ops.parquet", columns=["op"])) for name in OP_TABLES}
