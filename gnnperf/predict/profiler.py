@@ -9,7 +9,7 @@ with the profiler      host |op|p|op|p|                  device-bound: kernels w
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,6 +21,9 @@ from gnnperf.predict.step_prediction import Question, StepPrediction, WithoutPro
 from gnnperf.schedule import MeasuredStep
 from gnnperf.trace import read_card
 
+CLOSE = 0.02  # relative: a step without the profiler that needs no calibration
+NUM_HALVINGS = 10  # leave 0.3 % of a scale
+SCALES = (0.25, 4.0)  # of the cost per event, between which it is calibrated
 LEAST_SHARE = 0.02  # of the step, on its critical path: a smaller cost is not worth a line
 
 
@@ -72,6 +75,23 @@ def with_profiler_removed(
 def from_cost(result: StepPrediction, measured: MeasuredStep, question: Question, cost: ProfilerCost) -> float:
     """The step of `result` in us, its host work shortened by the cost per event."""
     return _shortened_us(result, question, *profiler_us(measured.graph, measured.latency_us, measured.lag_us, cost))
+
+
+def calibrated(profiler: RecordedProfiler, step_us: Callable[[ProfilerCost], float]) -> RecordedProfiler:
+    """The cost, scaled until the step without it takes what the recorder timed without a profiler.
+
+    Costs per event are measured in a short loop. In a step they differ by a factor of two, also between recordings of
+    one program. Edits need the step itself. Where no scale leads to the timed step, the cost stays.
+    """
+    timed_us, (low, high) = profiler.unprofiled_us, SCALES
+    if timed_us is None or abs(step_us(profiler.cost) / timed_us - 1.0) <= CLOSE:
+        return profiler
+    if not step_us(profiler.cost.times(high)) <= timed_us <= step_us(profiler.cost.times(low)):
+        return profiler
+    for _ in range(NUM_HALVINGS):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if step_us(profiler.cost.times(middle)) > timed_us else (low, middle)
+    return replace(profiler, cost=profiler.cost.times(math.sqrt(low * high)))
 
 
 def _shortened_us(result: StepPrediction, question: Question, taken_us: np.ndarray, lag_taken_us: np.ndarray) -> float:
