@@ -44,7 +44,7 @@ class ProfilerCost:
     def times(self, factor: float) -> ProfilerCost:
         """The cost, scaled to a step that was timed without the profiler."""
         costs = {kind: factor * us for kind, us in self.by_kind().items()}
-        return ProfilerCost(**costs, provenance=f"{self.provenance}; x {factor:.2f}, calibrated to the step without it")
+        return ProfilerCost(**costs, provenance=f"{self.provenance}; x {factor:.2f}")
 
 
 # Where no card states it: medians over the recordings of one machine each, with shapes recorded.

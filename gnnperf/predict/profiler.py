@@ -24,6 +24,7 @@ from gnnperf.trace import read_card
 CLOSE = 0.02  # relative: a step without the profiler that needs no calibration
 NUM_HALVINGS = 10  # leave 0.3 % of a scale
 SCALES = (0.25, 4.0)  # of the cost per event, between which it is calibrated
+CALIBRATED = "The profiler's cost is calibrated to the step that was timed without it, so their difference is no error."
 LEAST_SHARE = 0.02  # of the step, on its critical path: a smaller cost is not worth a line
 
 
@@ -33,6 +34,7 @@ class RecordedProfiler:
 
     cost: ProfilerCost  # per event: of the recorder's card, else typical
     unprofiled_us: float | None  # median step that the recorder timed without it; None unknown
+    is_calibrated: bool = False  # whether the cost is scaled to that step
 
 
 def recorded_profiler(trace: Path | str | None, on_gpu: bool) -> RecordedProfiler:
@@ -91,7 +93,7 @@ def calibrated(profiler: RecordedProfiler, step_us: Callable[[ProfilerCost], flo
     for _ in range(NUM_HALVINGS):
         middle = math.sqrt(low * high)
         low, high = (middle, high) if step_us(profiler.cost.times(middle)) > timed_us else (low, middle)
-    return replace(profiler, cost=profiler.cost.times(math.sqrt(low * high)))
+    return replace(profiler, cost=profiler.cost.times(math.sqrt(low * high)), is_calibrated=True)
 
 
 def _shortened_us(result: StepPrediction, question: Question, taken_us: np.ndarray, lag_taken_us: np.ndarray) -> float:
@@ -104,4 +106,5 @@ def _shortened_us(result: StepPrediction, question: Question, taken_us: np.ndarr
 def from_removed(result: StepPrediction, profiler: RecordedProfiler) -> StepPrediction:
     """Mark a prediction that is without the profiler as a whole; it is compared with the step timed without it."""
     about = WithoutProfiler(result.step_time_us, profiler.cost, profiler.unprofiled_us, True)
-    return replace(result, measured_step_time_us=profiler.unprofiled_us, without_profiler=about)
+    notes = (CALIBRATED, *result.notes) if profiler.is_calibrated else result.notes
+    return replace(result, measured_step_time_us=profiler.unprofiled_us, without_profiler=about, notes=notes)

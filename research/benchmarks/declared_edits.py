@@ -286,7 +286,7 @@ def edits_of(pair: Pair, batch: int, steps: Sequence[ExecutionGraph]) -> list[wh
     if pair.change == Change.SLEEP:
         return [whatif.DeclarePause(edit["sleep_us"], edit["rank"], edit["place"])]
     if pair.change == Change.REPEAT:
-        calls = repeated_calls(*steps, OpSelector(edit["op"]), edit["times"])
+        calls = repeated_calls(steps[0], steps[1], OpSelector(edit["op"]), edit["times"])
         return [RepeatOp(once, edit["times"]) for once, _ in calls]
     return [whatif.ScaleBatch(edit["to"] / batch)]
 
