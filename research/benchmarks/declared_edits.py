@@ -40,16 +40,7 @@ from gnnperf.predict.api import predicted
 from gnnperf.predict.edited import predict_edited
 from gnnperf.predict.request import Profiler
 from gnnperf.whatif.edit import ON_DEVICE, Edited, is_type, unedited
-from research.benchmarks._frame import (
-    ERROR_COLUMNS,
-    error_texts,
-    parser_of,
-    percent,
-    print_head,
-    print_row,
-    run_main,
-    show,
-)
+from research.benchmarks._frame import ERROR_COLUMNS, error_texts, parser_of, print_head, print_row, run_main, show
 from research.benchmarks._recorded_graphs import DATASET, folds, median_step_us, recorded_graphs, recordings
 from research.evaluation.op_copies import OpSelector
 from research.evaluation.pairs import PAIRS, Change, Pair, read_pairs
@@ -331,7 +322,7 @@ def print_from_traces() -> None:
             clear = part & (abs(b / a - 1) >= CLEAR)
             for way, step, start in (("edit", edited, own), ("no change", a, a), ("trivial", trivial, a)):
                 errors = abs((step - start) / (b - a) - 1)[clear]
-                print_row(name, way, *error_texts(step[part], b[part]), percent(float(np.median(errors))))
+                print_row(name, way, *error_texts(step[part], b[part]), f"{100 * np.median(errors):.1f}")
 
 
 def main(arguments: Sequence[str]) -> None:
