@@ -41,6 +41,11 @@ class ProfilerCost:
         """The numbers by name."""
         return {f.name: float(getattr(self, f.name)) for f in fields(self) if f.name != "provenance"}
 
+    def times(self, factor: float) -> ProfilerCost:
+        """The cost, scaled to a step that was timed without the profiler."""
+        costs = {kind: factor * us for kind, us in self.by_kind().items()}
+        return ProfilerCost(**costs, provenance=f"{self.provenance}; x {factor:.2f}")
+
 
 # Where no card states it: medians over the recordings of one machine each, with shapes recorded.
 TYPICAL_ON_GPU = ProfilerCost(2.61, 1.51, 0.84, 41.3, "typical: median of 22 runs on one H200 (datasets/h200)")

@@ -19,7 +19,14 @@ from gnnperf.predict.advice import with_findings
 from gnnperf.predict.assembly import Question, assemble, choose_step, step_time_kind, time_us
 from gnnperf.predict.measurements import TraceMeasurements, evidence_name, trace_notes
 from gnnperf.predict.predictors import Bounds, Once, Predictors
-from gnnperf.predict.profiler import RecordedProfiler, from_removed, recorded_profiler, with_profiler_removed
+from gnnperf.predict.profiler import (
+    RecordedProfiler,
+    calibrated,
+    from_cost,
+    from_removed,
+    recorded_profiler,
+    with_profiler_removed,
+)
 from gnnperf.predict.request import Mode, Profiler, Request, Stalls, TraceEvidence, check
 from gnnperf.predict.step_prediction import TRANSFER, StepPrediction, provenance
 from gnnperf.predict.step_rates import with_throughput
@@ -203,13 +210,22 @@ class Setup:
             return None
         if request.stalls is Stalls.remove:
             source = source.without_stalls()
-        return source if request.profiler is Profiler.keep else source.without_profiler(self._profiler.cost)
+        return source if request.profiler is Profiler.keep else source.without_profiler(self._removed.cost)
 
     @cached_property
     def _profiler(self) -> RecordedProfiler:
         """Of the trace."""
         on_gpu = self.target.traced is not None and self.target.traced.kind == "gpu"
         return recorded_profiler(self.request.trace, on_gpu)
+
+    @cached_property
+    def _removed(self) -> RecordedProfiler:
+        """The profiler that `profiler=remove` takes out: at the cost that leads to the step timed without it."""
+        kept = replace(self, request=replace(self.request, profiler=Profiler.keep, hardware=None, cluster=None))
+        measured = kept.measured
+        assert measured is not None, "asked for a step that was measured"
+        recorded = assemble(kept.predict(), kept.question)
+        return calibrated(self._profiler, lambda cost: from_cost(recorded, measured, kept.question, cost))
 
     @property
     def _starts_from_trace(self) -> bool:
@@ -376,7 +392,7 @@ class Setup:
         if measured is None or not self.same_hardware:
             return result
         if request.profiler is Profiler.remove:
-            return from_removed(result, self._profiler)
+            return from_removed(result, self._removed)
         try:
             profiler = self._profiler
         except InputError as error:  # one more line is no reason to refuse

@@ -9,7 +9,7 @@ with the profiler      host |op|p|op|p|                  device-bound: kernels w
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,6 +21,10 @@ from gnnperf.predict.step_prediction import Question, StepPrediction, WithoutPro
 from gnnperf.schedule import MeasuredStep
 from gnnperf.trace import read_card
 
+CLOSE = 0.02  # relative: a step without the profiler that needs no calibration
+NUM_HALVINGS = 10  # leave 0.3 % of a scale
+SCALES = (0.25, 4.0)  # of the cost per event, between which it is calibrated
+CALIBRATED = "The profiler's cost is calibrated to the step that was timed without it, so their difference is no error."
 LEAST_SHARE = 0.02  # of the step, on its critical path: a smaller cost is not worth a line
 
 
@@ -30,6 +34,7 @@ class RecordedProfiler:
 
     cost: ProfilerCost  # per event: of the recorder's card, else typical
     unprofiled_us: float | None  # median step that the recorder timed without it; None unknown
+    is_calibrated: bool = False  # whether the cost is scaled to that step
 
 
 def recorded_profiler(trace: Path | str | None, on_gpu: bool) -> RecordedProfiler:
@@ -74,6 +79,23 @@ def from_cost(result: StepPrediction, measured: MeasuredStep, question: Question
     return _shortened_us(result, question, *profiler_us(measured.graph, measured.latency_us, measured.lag_us, cost))
 
 
+def calibrated(profiler: RecordedProfiler, step_us: Callable[[ProfilerCost], float]) -> RecordedProfiler:
+    """The cost, scaled until the step without it takes what the recorder timed without a profiler.
+
+    Costs per event are measured in a short loop. In a step they differ by a factor of two, also between recordings of
+    one program. Edits need the step itself. Where no scale leads to the timed step, the cost stays.
+    """
+    timed_us, (low, high) = profiler.unprofiled_us, SCALES
+    if timed_us is None or abs(step_us(profiler.cost) / timed_us - 1.0) <= CLOSE:
+        return profiler
+    if not step_us(profiler.cost.times(high)) <= timed_us <= step_us(profiler.cost.times(low)):
+        return profiler
+    for _ in range(NUM_HALVINGS):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if step_us(profiler.cost.times(middle)) > timed_us else (low, middle)
+    return replace(profiler, cost=profiler.cost.times(math.sqrt(low * high)), is_calibrated=True)
+
+
 def _shortened_us(result: StepPrediction, question: Question, taken_us: np.ndarray, lag_taken_us: np.ndarray) -> float:
     prediction, lag_us = result.prediction, result.prediction.lag_us
     shorter = replace(prediction, latency_us=prediction.scheduled_us - taken_us, mean_latency_us=None,
@@ -84,4 +106,5 @@ def _shortened_us(result: StepPrediction, question: Question, taken_us: np.ndarr
 def from_removed(result: StepPrediction, profiler: RecordedProfiler) -> StepPrediction:
     """Mark a prediction that is without the profiler as a whole; it is compared with the step timed without it."""
     about = WithoutProfiler(result.step_time_us, profiler.cost, profiler.unprofiled_us, True)
-    return replace(result, measured_step_time_us=profiler.unprofiled_us, without_profiler=about)
+    notes = (CALIBRATED, *result.notes) if profiler.is_calibrated else result.notes
+    return replace(result, measured_step_time_us=profiler.unprofiled_us, without_profiler=about, notes=notes)

@@ -3,6 +3,7 @@
 node                                       latency                                          source
 not touched, on the traced cluster         measured                                         trace
 touched by an edit, or on other hardware   measured x model after / model before            trace
+... where the model has another form then  measured x ratio of its bytes                    trace
 ... with a closed form, on no sibling GPU  model after x retained(measured / model before)  trace
 the same, and the model does not know it   measured x ratio of its family's modeled nodes,  scaled
                                            without any that of memory or link bandwidths
@@ -38,6 +39,7 @@ BY_LINK = "predicted for the link between nodes; this trace measured the transfe
 SET = "set by an edit from a measurement"
 SHORT = 2.0  # times the launch floor: a kernel that does little but start
 ON_DEVICE = (NodeType.COMPUTE, NodeType.MEMORY)
+PRODUCTS = (OpFamily.GEMM, OpFamily.CONV, OpFamily.ATTENTION)  # more of them may fill a GPU better
 FORMED = (OpFamily.GEMM, OpFamily.CONV, OpFamily.ELEMENTWISE, OpFamily.NORM, OpFamily.SOFTMAX)
 
 
@@ -72,6 +74,8 @@ class TracePredictor:
         source, reason = (np.full(len(known), one, dtype=object) for one in (Source.TRACE, self._as_measured))
         if changed.any():
             by_model = _ratio(after.latency_us, self._before_us[came_from], changed)
+            if cluster.device == self.traced.device:
+                by_model = _with_bytes(by_model, graph.nodes, self.measured.graph.nodes["bytes"].to_numpy()[came_from])
             by_host = changed & ~touched & (graph.nodes["node_type"] == NodeType.HOST).to_numpy()
             by_family = family_ratios(graph.nodes, by_model, measured_us, changed & ~by_host)
             on_device = graph.nodes["node_type"].isin(ON_DEVICE).to_numpy()
@@ -173,6 +177,16 @@ def _ratio(after_us: np.ndarray, before_us: np.ndarray, changed: np.ndarray) -> 
     ratio[usable] = after_us[usable] / before_us[usable]
     ratio[changed & (after_us == 0) & (before_us == 0)] = 1.0
     return ratio
+
+
+def _with_bytes(ratio: np.ndarray, nodes: pd.DataFrame, before: np.ndarray) -> np.ndarray:
+    """[num_nodes] the ratio; of its bytes where work bound by memory would take less time for more of them.
+
+    Another form holds for the new shapes then, and the measured one for those before. `before` [num_nodes]: bytes.
+    """
+    bytes_ratio = np.divide(nodes["bytes"].to_numpy(np.float64), before, out=np.ones(len(ratio)), where=before > 0)
+    contradicts = ((ratio < 1) & (bytes_ratio > 1)) | ((ratio > 1) & (bytes_ratio < 1))
+    return np.where(contradicts & ~nodes["family"].isin(PRODUCTS).to_numpy(), bytes_ratio, ratio)
 
 
 def family_ratios(nodes: pd.DataFrame, ratio: np.ndarray, weight_us: np.ndarray, changed: np.ndarray) -> np.ndarray:

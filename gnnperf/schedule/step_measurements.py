@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from gnnperf.core import InputError, NodeType, Relation, Segment
+from gnnperf.core import TIMED_RELATIONS, Evidence, InputError, NodeType, Relation, Segment
 from gnnperf.graph import ExecutionGraph, ProfilerCost, StepLabel, measured_end_us, profiler_us
 from gnnperf.schedule.longest_path import timed_edges
 from gnnperf.schedule.medians import ClassMedians, fit_medians, in_peer_wait, measured_latency_us
@@ -106,9 +106,12 @@ def measured_step(graph: ExecutionGraph, label: StepLabel) -> MeasuredStep:
     latency_us = np.where(np.isnan(latency_us) & in_peer_wait(step), 0.0, latency_us)
     medians = fit_medians(graph, np.ones(graph.num_nodes, dtype=bool))
     lag_us, delay_us = _lags_us(step, latency_us, medians)
+    rows = graph.rows_of_step(label.step)
+    if label.period_us is not None:  # its schedule has a step before it
+        delay_us = np.fmin(delay_us, _after_earlier_steps_us(graph, rows, latency_us))
     first_us = min(label.rank_start_us, default=0.0)
     starts = {rank: start - first_us for rank, start in zip(graph.ranks, label.rank_start_us, strict=True)}
-    usual_us = _usual_us(graph)[graph.rows_of_step(label.step)]
+    usual_us = _usual_us(graph)[rows]
     stalled = (latency_us >= STALL_US) & (latency_us >= STALL_FACTOR * usual_us)  # NaN is not
     return MeasuredStep(step, latency_us, delay_us, lag_us, usual_us, stalled, starts, medians)
 
@@ -154,6 +157,25 @@ def _usual_us(graph: ExecutionGraph) -> np.ndarray:
         usual_us[large] = groups.transform("median").to_numpy(np.float64)[large]
     result[host] = usual_us
     return result
+
+
+def _after_earlier_steps_us(graph: ExecutionGraph, rows: np.ndarray, latency_us: np.ndarray) -> np.ndarray:
+    """[num_rows] from the end of what a node waits for of earlier steps until it began, inf: of nothing.
+
+    A full launch queue holds the host back, and unfinished kernels the stream. Such waits are no delays: they shrink
+    where the host gets slower, which is how queued work hides a pause of the host.
+    """
+    src, dst = graph.edges[["src", "dst"]].to_numpy().T
+    inside = np.full(graph.num_nodes, -1)
+    inside[rows] = np.arange(len(rows))
+    timed = graph.edges["relation"].isin([str(relation) for relation in TIMED_RELATIONS]).to_numpy()
+    crosses = timed & (inside[src] < 0) & (inside[dst] >= 0)
+    end_us, result, waits = measured_end_us(graph.nodes), np.full(len(rows), np.inf), np.zeros(len(rows), dtype=bool)
+    # The depth of a queue is known roughly, so which kernel ended just then tells how long the wait was.
+    at = inside[dst[crosses]]
+    np.fmin.at(result, at, end_us[rows][at] - latency_us[at] - end_us[src[crosses]])
+    waits[at[(graph.edges["evidence"] != Evidence.TIMING).to_numpy()[crosses]]] = True
+    return np.where(waits, np.maximum(result, 0.0), np.inf)
 
 
 def _lags_us(step: ExecutionGraph, latency_us: np.ndarray, medians: ClassMedians) -> tuple[np.ndarray, np.ndarray]:

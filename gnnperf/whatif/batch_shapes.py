@@ -43,6 +43,7 @@ DATA: dict[str, tuple[int, ...]] = {
     "nll_loss": (0, 1), "mse_loss": (0, 1), "binary_cross_entropy_with_logits": (0, 1),
 }  # fmt: skip
 PRODUCTS = ("mm", "matmul", "bmm")  # forward: data x parameter, if the second is one
+INDEXED = ("gather", "scatter", "scatter_", "scatter_add", "scatter_add_", "index_add", "index_add_")
 BATCHED = ("bmm", "baddbmm", "matmul")  # products of three dimensions
 TRANSPOSE = "t"
 SHARDING = "fsdp::"  # gathers and scatters parameters, [ranks, elements]: never data
@@ -147,6 +148,7 @@ def find_batch(graph: ExecutionGraph) -> Batch:
     calls = calls_of(graph.nodes)
     parameters = frozenset(_parameters(calls))
     sizes = _without_sequence(Counter(_leading(calls, parameters)), calls)
+    sizes |= set(_indexing(calls, sizes))
     if not sizes:
         raise InputError("no op whose shapes tell the batch", where=f"graph {graph.name!r}",
                          allowed="a trace with the shapes of inputs, of a program with linear layers, convolutions "
@@ -244,6 +246,15 @@ def _leading(calls: list[Call], parameters: frozenset[Shape]) -> Iterator[int]:
             first = next(iter(tensors(arguments[0])), ())
             if len(first) > 1:
                 yield first[-2] if op == "bmm" else first[0]
+
+
+def _indexing(calls: list[Call], sizes: set[int]) -> Iterator[int]:
+    """Rows that are picked from rows of data, or added to them, as edges of graphs are: [131072,64] by [1048576,64]."""
+    for name, _, arguments in calls:
+        if op_of(name) in INDEXED:
+            rows, *others = all_shapes(arguments) or [()]
+            yield from (one[0] for one in others if rows and rows[0] in sizes and len(one) == len(rows)
+                        and one[1:] == rows[1:])  # fmt: skip
 
 
 def _without_sequence(result: Counter[int], calls: list[Call]) -> set[int]:

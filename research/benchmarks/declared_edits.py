@@ -1,6 +1,6 @@
 """Every kind of known change as edits of a recorded graph, without a recording of the changed program.
 
-    python -m research.benchmarks declared_edits
+    python -m research.benchmarks declared_edits [--trace]
 
 The pairs of `interventions.json` (sleeps, links, repeated ops, slow ranks, blocking and, the other way round,
 overlapping), and all pairs of runs whose names differ in one of link, rows of tables, length of sequences (with the
@@ -9,6 +9,11 @@ the workload, predicts A and the edited A; measured is the change of the step wi
 recordings. A change counts where it is larger than the spread of the recordings of A and B. Trivial predictions:
 the sleep itself, all bytes over the wire, the ratio of tokens, of samples, or of the bytes of an element; "nothing
 changes" errs by 100 %.
+
+With --trace, the pairs of `datasets/h200`, as predict.py predicts them from A's trace: with the profiler that recorded
+both, and with profiler=remove against steps timed without it. Runs were recorded once, so their noise is unknown.
+Which calls B repeats is read off the order of its ops. Trivial predictions: the step of A; a multiple of it, the sleep
+added, the kernels of the copies added.
 """
 
 from __future__ import annotations
@@ -18,6 +23,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
+from pathlib import Path
 
 import numpy as np
 from rich.table import Table
@@ -25,17 +31,21 @@ from rich.table import Table
 from gnnperf import whatif
 from gnnperf.analytic import AnalyticConstants, AnalyticPredictor
 from gnnperf.core import InputError
+from gnnperf.gnn.data.recordings import Recording, read_json, read_recordings
 from gnnperf.gnn.data.runs import cluster_for
-from gnnperf.graph import ExecutionGraph
+from gnnperf.graph import ExecutionGraph, load_graph
 from gnnperf.hardware.placement import BYTES_PER_GBIT
+from gnnperf.predict import Request
+from gnnperf.predict.api import predicted
 from gnnperf.predict.edited import predict_edited
-from gnnperf.whatif.edit import Edited, unedited
-from research.benchmarks._frame import run_main, show
+from gnnperf.predict.request import Profiler
+from gnnperf.whatif.edit import ON_DEVICE, Edited, is_type, unedited
+from research.benchmarks._frame import ERROR_COLUMNS, error_texts, parser_of, print_head, print_row, run_main, show
 from research.benchmarks._recorded_graphs import DATASET, folds, median_step_us, recorded_graphs, recordings
 from research.evaluation.op_copies import OpSelector
-from research.evaluation.pairs import PAIRS, Change
+from research.evaluation.pairs import PAIRS, Change, Pair, read_pairs
 from research.evaluation.reference_run import align_runs
-from research.evaluation.repeats import RepeatOp
+from research.evaluation.repeats import RepeatOp, repeated_calls
 
 BATCH = re.compile(r"_b(\d+)(?=_)")
 LOW, HALVED = "_bfloat16", 0.5
@@ -258,7 +268,68 @@ def outcomes() -> tuple[list[Predicted], list[str]]:
     return result, left_out
 
 
-def main() -> None:
+ON_GPU, CLEAR, LONGER = Path("datasets/h200"), 0.05, 1.1  # CLEAR: of the step, a change that has an error
+
+
+def edits_of(pair: Pair, batch: int, steps: Sequence[ExecutionGraph]) -> list[whatif.Edit]:
+    """The edits of a pair on a GPU; `batch` of A, `steps` of A and of B."""
+    edit = pair.edit
+    if pair.change == Change.SLEEP:
+        return [whatif.DeclarePause(edit["sleep_us"], edit["rank"], edit["place"])]
+    if pair.change == Change.REPEAT:
+        calls = repeated_calls(steps[0], steps[1], OpSelector(edit["op"]), edit["times"])
+        return [RepeatOp(once, edit["times"]) for once, _ in calls]
+    return [whatif.ScaleBatch(edit["to"] / batch)]
+
+
+def from_trace(pair: Pair, a: Recording, b: Recording, profiler: Profiler) -> np.ndarray:
+    """[5] steps in us: A and B measured; without and with the edit predicted; with it trivially predicted."""
+    graph, other = (load_graph(run.path, None) for run in (a, b))
+    steps = [one.step(one.steps[-1].step) for one in (graph, other)]
+    edits = edits_of(pair, int(read_json(a.path / "run.json")["parameters"].get("batch", 0)), steps)
+    result = predicted(graph, Request(trace=a.path, profiler=profiler, whatif=edits))
+    assert result.whatif is not None
+    before, after = ((run.profiled_us if profiler is Profiler.keep else run.unprofiled_us) for run in (a, b))
+    edited = whatif.apply(steps[0], edits)
+    copies = edited.touched & is_type(edited.graph, *ON_DEVICE)
+    trivial = {Change.SLEEP: before + pair.edit.get("sleep_us", 0.0),
+               Change.SIZE: before * getattr(edits[0], "factor", 1.0),
+               Change.REPEAT: before + np.nansum(edited.graph.nodes["latency_us"].to_numpy()[copies])}  # fmt: skip
+    return np.array([before, after, result.step_time_us, result.whatif.step_time_us, trivial[pair.change]])
+
+
+def print_from_traces() -> None:
+    """Rows of pairs, then errors."""
+    runs = {run: repeats[min(repeats)] for run, repeats in read_recordings(ON_GPU).items()}
+    pairs = read_pairs(ON_GPU)
+    of_kind = {
+        kind: np.array([pair.change == kind for pair in pairs]) for kind in (Change.SIZE, Change.SLEEP, Change.REPEAT)
+    }
+    longer = np.array([runs[pair.a].profiled_us > LONGER * runs[pair.a].unprofiled_us for pair in pairs])
+    parts = {str(kind): part for kind, part in of_kind.items()}
+    parts |= {
+        "size, profiler adds > 10 %": of_kind[Change.SIZE] & longer,
+        "size, others": of_kind[Change.SIZE] & ~longer,
+    }
+    for profiler in Profiler:
+        print_head(f"profiler={profiler}", "A ms", "B", "predicted A", "B", "trivial", "error of the step %")
+        us = np.array([from_trace(pair, runs[pair.a], runs[pair.b], profiler) for pair in pairs])  # [num_pairs, 5]
+        for pair, row in zip(pairs, us, strict=True):
+            print_row(pair.b, *(f"{step / 1e3:.2f}" for step in row), f"{100 * (row[3] / row[1] - 1):+.1f}")
+        print_head(f"profiler={profiler}", "prediction", *ERROR_COLUMNS, "changes above 5 %: median error %")
+        a, b, own, edited, trivial = us.T
+        for name, part in parts.items():
+            clear = part & (abs(b / a - 1) >= CLEAR)
+            for way, step, start in (("edit", edited, own), ("no change", a, a), ("trivial", trivial, a)):
+                errors = abs((step - start) / (b - a) - 1)[clear]
+                print_row(name, way, *error_texts(step[part], b[part]), f"{100 * np.median(errors):.1f}")
+
+
+def main(arguments: Sequence[str]) -> None:
+    parser = parser_of(__doc__)
+    parser.add_argument("--trace", action="store_true", help="pairs recorded on a GPU, from A's trace")
+    if parser.parse_args(arguments).trace:
+        return print_from_traces()
     results, left_out = outcomes()
     show(_pairs(results), _summary(results), width=170)
     for line in left_out:

@@ -12,12 +12,39 @@ from gnnperf.analytic import AnalyticPredictor
 from gnnperf.graph import load_graph
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware import default_cluster, load_device, placed
+from gnnperf.predict import Request
+from gnnperf.predict.api import predicted
 from gnnperf.predict.edited import predict_edited
+from gnnperf.predict.request import Profiler
 from research.evaluation.reference_run import align_runs
 
 DATASET = Path(__file__).parents[2] / "datasets" / "cpu-gloo"
 GPT, LONGER, DLRM = "gpt_l2_w64_s64_b4_x2_lo/1", "gpt_l2_w64_s128_b8_x2_lo/1", "dlrm_t4_r100k_d32_b512_x2_lo/1"
 OVERLAPPED = "dlrm_t4_r100k_d16_b1024_bottom512-256_overlap_x2_1g/1"
+
+
+ON_GPU = DATASET.parent / "h200"
+RESNET, SAGE = "resnet_n3_c64_i128_b64_bottleneck_bfloat16_x1_lo", "library_graph_sage_s256_b64_bfloat16_x1_lo"
+EXPERTS, T5 = "moe_l4_w1024_e8_s512_b8_h4096_bfloat16_x1_lo", "library_t5_s512_b16_bfloat16_x1_lo"
+
+
+@pytest.mark.parametrize(
+    ("run", "edit", "timed_ms", "within"),
+    [
+        (RESNET, whatif.DeclarePause(20_000.0, 0, "backward"), 74.9, 0.02),  # kernels of earlier steps hide the pause
+        (SAGE, whatif.ScaleBatch(2.0), 12.4, 0.02),  # edges grow with the nodes
+        (EXPERTS, whatif.ScaleBatch(2.0), 19.5, 0.06),  # no form covers the larger cumsum
+        (T5, whatif.ScaleBatch(2.0), 43.2, 0.02),  # bound by the host, which takes as long
+    ],
+)
+def test_step_on_a_gpu_is_that_of_the_changed_program(
+    run: str, edit: whatif.Edit, timed_ms: float, within: float
+) -> None:
+    """Medians of steps that the recorder timed without the profiler, from cards of the changed programs."""
+    graph = load_graph(ON_GPU / run / "1", None)
+    request = Request(trace=ON_GPU / run / "1", profiler=Profiler.remove, whatif=[edit])
+    result = predicted(graph, request).whatif
+    assert result is not None and result.step_time_us / 1e3 == pytest.approx(timed_ms, rel=within)
 
 
 @pytest.fixture(scope="module")
