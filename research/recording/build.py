@@ -76,7 +76,7 @@ WITH_PAIRS = """\
 How far apart two recordings of one run are, and what a known change does:
 
     gnnperf noise-floor datasets/{name}
-    gnnperf interventions datasets/{name}
+    {interventions}
 
 `interventions.json` lists {pairs} pairs of runs that differ by one known change ({changes}). Runs that serve
 only these pairs are in no split.
@@ -146,7 +146,7 @@ def _head(plan: Plan, name: str, of_run: Mapping[str, list[Card]], size_bytes: i
         drift=max(card["probe"]["drift"] for card in cards),
         cost=costs[len(costs) // 2],
         days=_each({str(card["recorded_at"])[:10] for card in cards}),
-        distances=_distances(plan, name),
+        distances=_distances(plan, name, of_run),
     ))  # fmt: skip
 
 
@@ -170,10 +170,14 @@ def _machine(cards: Sequence[Card]) -> str:
     )
 
 
-def _distances(plan: Plan, name: str) -> str:
+def _distances(plan: Plan, name: str, of_run: Mapping[str, list[Card]]) -> str:
     changes = _each({str(pair.change) for pair in plan.pairs})
+    twice = any(len(of_run[pair.a.name]) > 1 < len(of_run[pair.b.name]) for pair in plan.pairs)
+    command = (
+        f"gnnperf interventions datasets/{name}" if twice else "python -m research.benchmarks declared_edits --trace"
+    )
     text = WITH_PAIRS if plan.pairs else WITHOUT_PAIRS
-    return text.format(name=name, pairs=len(plan.pairs), changes=changes)
+    return text.format(name=name, pairs=len(plan.pairs), changes=changes, interventions=command)
 
 
 def _filled(text: str) -> str:
