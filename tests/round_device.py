@@ -13,8 +13,10 @@ KERNEL = RowKernel(rereads=1.0, cycles_per_row=100.0, cycles_per_element=1.0, ro
 CONSTANTS = MemoryConstants(
     stream_share=0.5, cache_share=1.0, partitioned_share=0.5, cache_bytes_per_clock=100.0,
     lane_cycles={"other": 1.0, "pow": 100.0, "depthwise": 10.0, "depthwise_weight": 100.0},
+    index_cycles=dict.fromkeys(("cast", "mixed", "broadcast", "broadcast_mixed", "strided", "transposed", "expanded",
+                                "reduced", "reduced_row", "gather_row"), 1.0),
     clocks={"column_level": 500.0, "column_row": 1.0, "layer_norm_row": 8.0, "cumsum_row": 300.0,
-            "nll_loss_target": 2.0}, attention={"backward_share": 0.7, "dropout_slowdown": 2.4},
+            "nll_loss_target": 2.0}, attention={"backward_share": 0.7, "dropout_slowdown": 2.4, "lanes_share": 0.4},
     rows={"layer_norm": KERNEL, "softmax_warp": KERNEL, "softmax_block": KERNEL},
     gaps={"add": EventGap(call_us=20.0, issue_share=0.5)}, provenance="round numbers",
 )  # fmt: skip
