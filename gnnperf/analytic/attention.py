@@ -32,6 +32,8 @@ from gnnperf.hardware import DeviceSpec
 
 FORWARD_PRODUCTS, FUSED_BACKWARD_PRODUCTS = 2, 5  # Dao 2023, section 4.1: 4 and 10 FLOPs per pair and column
 BLOCK_QUERIES = 128  # Dao 2023; backward blocks hold as many keys
+# Of cuDNN on H200 (datasets/h200): two blocks at a time on a causal mask's diagonal, and no kernel for narrower heads.
+CUDNN_DIAGONAL, CUDNN_WIDTH = 2 * BLOCK_QUERIES, 64.0
 HEAD_WIDTHS = np.array([32.0, 64.0, 96.0, 128.0, 160.0, 192.0, 224.0, 256.0])  # flash_attn 2: one kernel for each
 
 
@@ -46,18 +48,20 @@ class Attentions:
     head_dim: np.ndarray  # columns of a head
     causal: np.ndarray  # bool: a query sees no later key
     lower_right: np.ndarray | bool = False  # bool: the mask is aligned at the last query and key, not at the first
+    cudnn: np.ndarray | bool = False  # bool: a kernel of cuDNN, see CUDNN_DIAGONAL
+    block: np.ndarray | float = BLOCK_QUERIES  # queries of a block
 
     @property
     def pairs(self) -> np.ndarray:
         """Query-key pairs [calls] that are not masked, over all heads."""
-        return self._pairs(1.0)
+        return self._pairs(np.ones(1))
 
     @property
     def computed_pairs(self) -> np.ndarray:
         """Pairs [calls] that blocks compute: those on the diagonal do not skip what is masked."""
-        return self._pairs(BLOCK_QUERIES)
+        return self._pairs(np.where(self.cudnn, CUDNN_DIAGONAL, self.block))
 
-    def _pairs(self, block: float) -> np.ndarray:
+    def _pairs(self, block: np.ndarray) -> np.ndarray:
         diagonal = np.minimum(self.queries, self.keys)
         below = np.maximum(self.queries - self.keys, 0.0) * self.keys
         before = np.maximum(self.keys - self.queries, 0.0) * self.queries
@@ -83,10 +87,10 @@ def fused_us(
 ) -> np.ndarray:  # fmt: skip
     """Device time [calls] us of a fused kernel: the longer of waves of blocks and bytes."""
     padded = HEAD_WIDTHS[np.minimum(np.searchsorted(HEAD_WIDTHS, calls.head_dim), len(HEAD_WIDTHS) - 1)]  # [calls]
-    width = np.maximum(padded, calls.head_dim)
+    width = np.maximum(np.maximum(padded, calls.head_dim), np.where(calls.cudnn, CUDNN_WIDTH, 0.0))
     share, pair_columns = rates
     along = calls.keys if backward else calls.queries
-    blocks = calls.batch * calls.heads * np.ceil(along / BLOCK_QUERIES)  # [calls]
+    blocks = calls.batch * calls.heads * np.ceil(along / calls.block)  # [calls]
     idle = np.ceil(blocks / device.num_sms) * device.num_sms / np.maximum(blocks, 1.0)  # [calls] from 1 up
     work = flops(calls, backward) * calls.computed_pairs / calls.pairs  # [calls]
     work *= (width + pair_columns) / calls.head_dim * idle
@@ -103,7 +107,9 @@ SUMS_BYTES = 2 + 2 + 4 + 4 + 2
 WARP_SHARE: Mapping[str, float] = {"hopper": 0.63}
 CUDNN = "cudnn_attention"
 FLOPS_PER_COLUMN = {False: 4.0, True: 10.0}  # of a pair, forward and backward (Dao 2023, section 4.1)
-DTYPES = ("float16", "bfloat16")  # fused kernels in float32 use neither the full rate of TF32 nor that of the lanes
+# Not on matrix units, in blocks of 64 queries (xformers' kernels in torch: mem_eff_attention/kernel_forward.h).
+LANES, LANES_BLOCK = "float32", 64
+DTYPES = ("float16", "bfloat16", LANES)
 _SDPA = "aten::_scaled_dot_product_"
 FUSED = {
     "aten::scaled_dot_product_attention": False  # of an op table; in a trace, the op that it calls has the kernel
@@ -120,35 +126,43 @@ FUSED = {
 def attentions_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     """[n] us of fused attention in 16 bits; NaN: another op or dtype, no matrix units for it, or lengths not known."""
     result = np.full(len(calls), np.nan)
-    sizes, flash = sized(calls, _sizes, 6), np.array(["flash" in call.op_name for call in calls], dtype=bool)
+    sizes = sized(calls, _sizes, 6)
+    flash, cudnn = (np.array([kind in call.op_name for call in calls], dtype=bool) for kind in ("flash", "cudnn"))
     kinds = [(call.known_dtype, FUSED.get(call.op_name)) for call in calls]
     for dtype, backward in {k for k in kinds if k[0] in DTYPES and k[1] is not None}:
-        key = rate_key(setting.device, dtype)
-        if not key.endswith("_matrix"):
+        key = dtype if dtype == LANES else rate_key(setting.device, dtype)
+        if dtype != LANES and not key.endswith("_matrix"):
             continue
         same = np.array([k == (dtype, backward) for k in kinds])
         rows = np.intersect1d(known_rows(sizes), np.flatnonzero(same))
         batch, heads, queries, keys, head_dim = sizes[rows, :5].T
-        whole = _whole(queries), _whole(keys)
-        requested = Attentions(batch, heads, *whole, head_dim, sizes[rows, 5] > 0, flash[rows])
-        device = as_specified(setting, dtype)
+        block = LANES_BLOCK if dtype == LANES else BLOCK_QUERIES
+        queries, keys = _whole(queries, block), _whole(keys, block)
+        requested = Attentions(batch, heads, queries, keys, head_dim, sizes[rows, 5] > 0, flash[rows], cudnn[rows],
+                               block)  # fmt: skip
+        device = setting.device if dtype == LANES else as_specified(setting, dtype)
         result[rows] = fused_us(requested, ITEM_BYTES[dtype], device.flops_per_s[key], setting.device, setting.memory,
                                fused_rates(setting, dtype, bool(backward)), bool(backward))  # fmt: skip
     dropped = [call.op_name == _SDPA + CUDNN and call.num_kernels > 1 for call in calls]
     return result * np.where(dropped, setting.memory.attention["dropout_slowdown"], 1.0)
 
 
-def _whole(positions: Array) -> Array:
+def _whole(positions: Array, block: float) -> Array:
     """[n] positions of whole blocks: a block works on all its positions, those beyond the end are masked."""
-    return np.ceil(positions / BLOCK_QUERIES) * BLOCK_QUERIES
+    return np.ceil(positions / block) * block
 
 
 def fused_rates(setting: Setting, dtype: str, backward: bool) -> tuple[float, float]:
     """A fused kernel's share of the units' peak in full waves, and its softmax per pair as columns of a head."""
-    device = as_specified(setting, dtype)
-    share = typical(setting.gemm["matrix"], "compute_share") * WARP_SHARE.get(device.architecture, 1.0)
-    share *= setting.memory.attention["backward_share"] if backward and device.architecture in WARP_SHARE else 1.0
-    per_clock = device.flops_per_s[rate_key(device, dtype)] * share / (device.num_sms * device.clock_hz)  # of one SM
+    if dtype == LANES:
+        device, key, share = setting.device, dtype, setting.memory.attention["lanes_share"]
+    else:
+        device = as_specified(setting, dtype)
+        key, share = rate_key(device, dtype), typical(setting.gemm["matrix"], "compute_share")
+        share *= WARP_SHARE.get(device.architecture, 1.0)
+        slower = backward and device.architecture in WARP_SHARE
+        share *= setting.memory.attention["backward_share"] if slower else 1.0
+    per_clock = device.flops_per_s[key] * share / (device.num_sms * device.clock_hz)  # of one SM
     columns = per_clock / EXPONENTIALS_PER_CLOCK / FLOPS_PER_COLUMN[backward]
     return share, columns
 

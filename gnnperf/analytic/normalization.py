@@ -44,6 +44,7 @@ SOFTMAX_BACKWARD = (2, 1)  # reads the gradient and the output
 def row_kernel_us(
     rows: np.ndarray, columns: np.ndarray, item_bytes: int | np.ndarray, device: DeviceSpec, constants: MemoryConstants,
     kernel: RowKernel, tensors: tuple[int, int] = (1, 1), turns: np.ndarray | float = np.inf,
+    loads: np.ndarray | float = 1.0,
 ) -> np.ndarray:  # fmt: skip
     """Device time [n] us of a kernel over rows: floor + (issue^p + memory^p)^(1/p).
 
@@ -62,7 +63,7 @@ def row_kernel_us(
     moved = tensor_bytes * (num_read + num_written + num_read * kernel.rereads * left)  # [n]
     missing = missing_share(tensor_bytes * (num_read + num_written), turns, device, constants)  # [n]
     memory = traffic_us(moved, missing, device, constants) / kernel.bandwidth_share  # [n]
-    issue = _issue_us(rows, columns, device, kernel)  # [n]
+    issue = _issue_us(rows, columns * loads, device, kernel)  # [n]
     p = kernel.overlap_power
     return device.launch_floor_us + (memory**p + issue**p) ** (1.0 / p)
 
@@ -124,8 +125,9 @@ def softmax_us(
     in_warp = item_bytes * np.where(columns * item_bytes % SECTOR_BYTES == 0, 1.0, more)  # [n]
     warp, block = (
         row_kernel_us(rows / s, columns * s, item, device, constants,
-                      constants.row_kernel(name, device.architecture), tensors, turns)
-        for name, s, item in (("softmax_warp", sharing, in_warp), ("softmax_block", 1.0, in_block))
+                      constants.row_kernel(name, device.architecture), tensors, turns, loads)
+        for name, s, item, loads in (("softmax_warp", sharing, in_warp, 1.0),
+                                     ("softmax_block", 1.0, in_block, np.minimum(in_block / WORD_BYTES, 1.0)))
     )  # fmt: skip
     if staged and not backward:
         once = constants.row_kernel("softmax_warp", device.architecture)

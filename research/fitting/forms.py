@@ -29,6 +29,7 @@ from gnnperf.analytic.memory_bound.constants import (
     EventGap,
     MemoryConstants,
     MemorySystem,
+    ProgramStreams,
     RowKernel,
     default_memory_constants,
 )
@@ -174,7 +175,9 @@ def _read(path: Path) -> FormConstants:
         gaps = {name: EventGap(**gap) for name, gap in memory["gaps"].items()}
         systems = {name: MemorySystem(**system) for name, system in memory["systems"].items()}
         rows_of = {name: _kernels(rows) for name, rows in memory["rows_of"].items()}
-        given = {"rows": _kernels(memory["rows"]), "gaps": gaps, "systems": systems, "rows_of": rows_of}
+        programs = {name: ProgramStreams(**streams) for name, streams in memory["programs"].items()}
+        given = {"rows": _kernels(memory["rows"]), "gaps": gaps, "systems": systems, "rows_of": rows_of,
+                 "programs": programs}  # fmt: skip
         memory = MemoryConstants(**{**memory, **given})
     convolution = raw["convolution"] and ConvolutionConstants(**raw["convolution"])
     return FormConstants(gemm, memory, convolution, tuple(raw["devices"]))

@@ -26,7 +26,7 @@ from gnnperf.analytic.memory_bound.constants import (
     RowKernel,
     default_memory_constants,
 )
-from gnnperf.analytic.memory_bound.streams import CONCATENATION, OTHER, elementwise_us, missing_share
+from gnnperf.analytic.memory_bound.streams import OTHER, elementwise_us, missing_share
 from gnnperf.analytic.normalization import WARP_COLUMNS, layer_norm_us, softmax_us
 from gnnperf.hardware import DeviceSpec, conf_dir
 from research.benchmarks._op_tables import memory_rows
@@ -39,7 +39,8 @@ PROVENANCE = (
     "sitar-lab/NeuSight "
     "(MIT; float32 forward, torch 2.1, {devices}). rereads, overlap_power and lane_cycles.other follow from how the "
     "kernels are written and are not fitted; lane_cycles of CatArrayBatchedCopy are "
-    "fitted on public traces, those after it, clocks and convolution by research/fitting/recorded.py on datasets/h200. "
+    "fitted on public traces, those after it, index_cycles, clocks, programs and convolution by "
+    "research/fitting/recorded.py on datasets/h200. "
     "Do not judge the model on those devices with these constants."
 )
 LAYER_NORM, SOFTMAX = "ln", "softmax"
@@ -53,7 +54,8 @@ SHIPPED = default_memory_constants()  # what research.fitting.recorded fits is k
 START = MemoryConstants(
     stream_share=0.8, cache_share=0.9, partitioned_share=0.65, cache_bytes_per_clock=16.0,
     lane_cycles={**SHIPPED.lane_cycles, OTHER: 4.0, "pow": 30.0, CONCATENATION: 120.0}, clocks=SHIPPED.clocks,
-    attention=SHIPPED.attention, convolution=SHIPPED.convolution,
+    attention=SHIPPED.attention, index_cycles=SHIPPED.index_cycles, programs=SHIPPED.programs,
+    convolution=SHIPPED.convolution,
     rows={
         "layer_norm": RowKernel(1.0, 400.0, 0.5, 12.0, 0.9, 3.0),
         "softmax_warp": RowKernel(0.0, 50.0, 0.3, 16.0, 0.85, 3.0),

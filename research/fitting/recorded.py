@@ -2,7 +2,8 @@
 
     GNNPERF_DATA_MIRROR=FOLDER python -m research.fitting.recorded [OUT.yaml]
 
-writes lane_cycles, clocks and convolution into conf/analytic/memory_bound.yaml; attention retains what ships.
+writes programs, lane_cycles, index_cycles, clocks and convolution into conf/analytic/memory_bound.yaml; for attention,
+it prints but retains what ships.
 A constant is fitted on the calls that it decides: those which take another time with twice its value. A call weighs the
 root of its share of the time. A V100's traces (pytorch/kineto, BSD) take part in max pooling, which weighs GPUs evenly.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from gnnperf.analytic.kernels.dispatch import FORMS
 from gnnperf.analytic.kernels.nodes import distinct_calls
 from gnnperf.analytic.memory_bound.constants import MEMORY_BOUND_FILE, MemoryConstants, default_memory_constants
 from gnnperf.analytic.memory_bound.streams import CONCATENATION, OTHER
-from gnnperf.core import NodeType
+from gnnperf.core import NodeType, OpFamily
 from gnnperf.gnn.data.recordings import read_json, read_recordings
 from gnnperf.graph import ExecutionGraph, load_graph
 from gnnperf.hardware import conf_dir, load_device
@@ -41,6 +42,7 @@ from research.tables import grouped
 DATA, DEVICE = Path("datasets/h200"), "h200"
 TRAIN, OTHERS = "train", "others"  # parts of the recordings
 KEPT = (OTHER, "pow", CONCATENATION)  # lane cycles of other sources
+PROGRAMS = "programs"
 POOLING = "aten::max_pool2d_with_indices_backward"
 DECIDES, DISTURBED, DIGITS = 0.05, 0.1, 4
 Form = Callable[[pd.DataFrame, float], np.ndarray]  # calls, value of a constant -> [n] us
@@ -82,8 +84,10 @@ def forms_us(rows: pd.DataFrame, memory: MemoryConstants) -> np.ndarray:
 
 
 def changed(memory: MemoryConstants, field: str, key: str, value: float) -> MemoryConstants:
-    """Constants with one other value."""
-    values: dict[str, Any] = {field: {**getattr(memory, field), key: value}}
+    """Constants with one other value; of programs, that of the device's generation."""
+    own, generation = getattr(memory, field), load_device(DEVICE).architecture or ""
+    other = {generation: replace(own[generation], **{key: value})} if field == PROGRAMS else {key: value}
+    values: dict[str, Any] = {field: {**own, **other}}
     return replace(memory, **values)
 
 
@@ -116,15 +120,22 @@ def main() -> None:
     pooled = [calls_of(graph).query("op == @POOLING") for _, graph in gpu_recordings(PUBLIC)]
     others = pd.concat(pooled).assign(part=TRAIN, device=PUBLIC_DEVICE, dropped=False, masked=False)
     rows = pd.concat([recorded_calls(), others], ignore_index=True)
-    rows = rows[rows["family"].isin(list(map(str, FORMS))) & (rows["us"] > 0)]
+    families = [str(family) for family in FORMS if family != OpFamily.GEMM]
+    rows = rows[rows["family"].isin(families) & (rows["us"] > 0)]
     memory = default_memory_constants()
     print_head("constant", "ships", "fitted", *("calls", "ms", "error by time") * 2)
     backward = rows["op"].str.endswith("attention_backward") & ~rows["masked"]
-    for key, own in (("backward_share", rows[backward]), ("dropout_slowdown", rows[rows["dropped"]])):
+    attentions = {"backward_share": rows[backward], "dropout_slowdown": rows[rows["dropped"]],
+                  "lanes_share": rows[rows["op"].str.contains("efficient_attention")]}  # fmt: skip
+    for key, own in attentions.items():
         fitted(key, memory.attention[key], partial(changed_us, memory, "attention", key), own)
-    for field in ("lane_cycles", "clocks", "convolution"):
-        for key in [key for key in getattr(memory, field) if key not in KEPT]:
-            value = fitted(key, getattr(memory, field)[key], partial(changed_us, memory, field, key), rows)
+    streams = asdict(memory.programs[load_device(DEVICE).architecture or ""])
+    fields = {name: tuple(key for key in getattr(memory, name) if key not in KEPT)
+              for name in ("lane_cycles", "index_cycles", "clocks", "convolution")}  # fmt: skip
+    for field, keys in {PROGRAMS: tuple(streams), **fields}.items():
+        for key in keys:
+            ships = streams[key] if field == PROGRAMS else getattr(memory, field)[key]
+            value = fitted(key, ships, partial(changed_us, memory, field, key), rows)
             memory = changed(memory, field, key, value)
     write_constants(out, memory, DIGITS)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -64,17 +65,39 @@ def _or_chains(form: Form) -> Form:
     return estimate
 
 
+def _in_programs(form: Form) -> Form:
+    """The form of a family, with what kernels of programs reach where their generation was measured.
+
+    The op before left operands in the last-level cache as far as it holds them, as a loop over one call does.
+    """
+
+    def estimate(calls: Sequence[KernelCall], setting: Setting) -> Array:
+        device, memory, us = setting.device, setting.memory, form(calls, setting)
+        own = memory.programs.get(device.architecture or "")
+        rows = [row for row, call in enumerate(calls) if call.turns is None]
+        if own is not None and rows and not device.measured:
+            memory = replace(memory, systems={}, stream_share=own.stream_share, index_start_us=own.index_start_us,
+                             cache_bytes_per_clock=own.cache_bytes_per_clock)  # fmt: skip
+            device = replace(device, launch_floor_us=min(own.start_us, device.launch_floor_us))
+            looped = [replace(calls[row], turns=1.0) for row in rows]
+            us[rows] = form(looped, replace(setting, device=device, memory=memory))
+        return us
+
+    return estimate
+
+
 FORMS: Mapping[str, Form] = {
     OpFamily.GEMM: products_us,
     OpFamily.CONV: convolutions_us,
     OpFamily.ATTENTION: attentions_us,
     OpFamily.NORM: _first(rows_us, _first(batch_norms_us, streams_us)),  # over rows, channels, or streams (group norms)
     OpFamily.SOFTMAX: rows_us,
-    OpFamily.REDUCTION: _or_chains(reductions_us),
-    OpFamily.ELEMENTWISE: _or_chains(elementwise_calls_us),
+    OpFamily.REDUCTION: _in_programs(_or_chains(reductions_us)),
+    OpFamily.ELEMENTWISE: _in_programs(_or_chains(elementwise_calls_us)),
     OpFamily.EMBEDDING: _first(batched_us, lookups_us),
     OpFamily.OPTIMIZER: lists_us,
-    **dict.fromkeys((OpFamily.COPY, OpFamily.INDEXING, OpFamily.RANDOM, OpFamily.LOSS, OpFamily.POOLING), streams_us),
+    **dict.fromkeys((OpFamily.INDEXING, OpFamily.LOSS, OpFamily.POOLING), streams_us),
+    **dict.fromkeys((OpFamily.COPY, OpFamily.RANDOM), _in_programs(streams_us)),
 }
 TWO_FOUR_DENSITY = 0.5  # of stored values
 OTHER_VENDOR = ("cdna", "AMD")  # architectures, names of devices: the forms' constants were fitted on NVIDIA's GPUs

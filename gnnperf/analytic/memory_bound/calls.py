@@ -20,7 +20,6 @@ import numpy as np
 
 from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, column, known_rows, sized
 from gnnperf.analytic.memory_bound.streams import (
-    CONCATENATION,
     US,
     cache_bytes,
     chain_us,
@@ -38,14 +37,23 @@ TENSORS_PER_LAUNCH = {1: 110, 2: 64, 3: 48, 4: 36, 5: 30}  # MultiTensorApply.cu
 # Keys of `clocks`. A sum of columns takes longer than its bytes: parts of a column meet in log2(rows) levels, and
 # threads walk down rows. nll_loss_backward in two axes runs in one block.
 COLUMN_LEVEL, COLUMN_ROW, SCAN_ROW, LOSS_TARGET = "column_level", "column_row", "cumsum_row", "nll_loss_target"
+WARP_THREADS, BLOCK_COLUMNS = 32, 128  # Reduce.cuh: a block is a warp wide, and each of its threads has four columns
 # Of a cumsum down a matrix, the sizes measured (datasets/h200): a call does not have its axis, and along the columns of
 # a larger one it takes its bytes.
 SCAN_ROWS, SCAN_COLUMNS = 4096, 8
-CASTS, WIDENED_BYTES = "cast", 2 + 4
-# Ops that issue more than loads and stores -> key of lane_cycles
-ISSUED = {**dict.fromkeys(("aten::cat", "aten::concat", "aten::concatenate"), CONCATENATION),
-          "aten::index_add": "index_add", "aten::max_pool2d_with_indices_backward": "max_pool2d_backward",
-          "aten::copy": CASTS}  # fmt: skip
+# Keys of `index_cycles`. Kernels load 16 bytes at a time where all operands are contiguous and of a dtype (Loops.cuh).
+# A cast or a mixed pair takes element by element; a broadcast operand, or a view as the source, divides to index each
+# (OffsetCalculator.cuh). So do means' gradients, which are divided after they were expanded. Each row of a reduction is
+# a warp's, and each row of a gather a block's: these start one after the other (vectorized_gather_kernel).
+CASTS, WIDENED_BYTES, STRIDED, TRANSPOSED = "cast", 2 + 4, "strided", "transposed"
+BROADCAST, MIXED, EXPANDED = "broadcast", "mixed", "expanded"
+REDUCED, REDUCED_ROW, GATHER_ROW = "reduced", "reduced_row", "gather_row"
+MIXING = ("add", "sub", "mul", "div")  # ops whose operands may be of two dtypes
+# Ops that issue more than loads and stores -> key of lane_cycles, and the argument whose elements threads share
+ISSUED = {"aten::index_add": ("index_add", 3), "aten::max_pool2d_with_indices_backward": ("max_pool2d_backward", 1),
+          "aten::avg_pool2d_backward": ("avg_pool2d_backward", 1),
+          "aten::native_dropout": ("native_dropout", 0)}  # fmt: skip
+INDEX_BYTES = 8  # of a position: int64
 BROADCAST_STREAMS = 3.0  # that pass between two sweeps of a broadcast operand: itself, another one, the result
 CHUNK_ELEMENTS, CHUNKS_PER_LAUNCH = 65536, 320  # MultiTensorApply.cuh: kChunkSize, depth_to_max_blocks
 
@@ -55,13 +63,11 @@ def streams_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     moved = column(calls, "moved_bytes")
     missing = missing_share(moved, column(calls, "turns"), setting.device, setting.memory)
     us = stream_us(moved, setting.device, setting.memory, missing)
-    issued = [ISSUED.get(call.plain_name) for call in calls]
-    for key in {key for key in issued if key is not None}:
-        rows = np.array([row for row, own in enumerate(issued) if own == key])
-        elements = sized([calls[row] for row in rows], _issued_elements, 1)[:, 0]
-        known = rows[~np.isnan(elements)]
-        us[known] = elementwise_us(key, elements[~np.isnan(elements)], moved[known], setting.device, setting.memory,
-                                   missing[known])  # fmt: skip
+    issued = [_issued(call) for call in calls]
+    for key in {key for key, *_ in issued if key}:
+        rows = np.array([row for row, (own, *_) in enumerate(issued) if own == key])
+        elements, own_bytes = np.array([issued[row][1:] for row in rows]).T
+        us[rows] = elementwise_us(key, elements, own_bytes, setting.device, setting.memory, missing[rows])
     losses = _clocks_us(sized(calls, _targets, 1)[:, 0], LOSS_TARGET, setting)
     us = np.where(np.isnan(losses), us, setting.device.launch_floor_us + losses)
     return _no_faster_than_arithmetic(us, calls, setting)
@@ -72,17 +78,55 @@ def _clocks_us(steps: Array, of: str, setting: Setting) -> Array:
     return steps * setting.memory.clocks[of] / setting.device.clock_hz * US
 
 
-def _issued_elements(call: KernelCall) -> tuple[float]:
-    """What is divided among threads. Raises UnknownCost: a copy that does not widen 16 bits."""
-    parsed, key = call.parsed(), ISSUED[call.plain_name]
-    if key == CONCATENATION:
-        return (call.moved_bytes / 2 / call.item_bytes,)
-    if key == CASTS:
-        elements = float(parsed.tensor(0).numel)
-        if call.moved_bytes != elements * WIDENED_BYTES or call.known_dtype != "float32":
-            raise UnknownCost
-        return (elements,)
-    return (float(parsed.tensor(3 if key == "index_add" else 1).numel),)
+def _issued(call: KernelCall) -> tuple[str, float, float]:
+    """Key of lane_cycles or index_cycles, what threads share, bytes; "": only loads and stores, or sizes not known.
+
+    Backward of upsampling adds atomically: additions to one element wait for each other.
+    """
+    name, moved, item = call.plain_name, call.moved_bytes, call.item_bytes
+    try:
+        parsed = call.parsed()
+        if name in ("aten::cat", "aten::concat", "aten::concatenate"):
+            return (*_concatenated([p.shape for p in parsed.tensor_list(0) if p.numel], moved / 2 / item), moved)
+        first = parsed.tensor(0)
+        elements = float(first.numel)
+        if name == "aten::copy":
+            return (*_copied(first.shape, parsed.tensor(1).shape, moved / elements, call), moved)
+        if name == "aten::gather" and len(first.shape) > 1:  # along the first axis: an expanded index, one for each row
+            index = parsed.tensor(2).shape
+            along = index[1:] == first.shape[1:] != (1,) * len(index[1:])
+            return GATHER_ROW if along else "", index[0], moved - INDEX_BYTES * (prod(index) - index[0])
+        if name == "aten::max_pool2d_with_indices":
+            return "max_pool2d", (moved - elements * item) / (item + INDEX_BYTES), moved
+        if name == "aten::upsample_bilinear2d_backward":
+            return "upsample_backward", elements * elements / (moved / item - elements), moved
+        key, argument = ISSUED[name]
+        return key, float(parsed.tensor(argument).numel), moved
+    except (UnknownCost, IndexError, KeyError, ZeroDivisionError):
+        return "", 0.0, moved
+
+
+def _concatenated(parts: Sequence[tuple[int, ...]], elements: float) -> tuple[str, float]:
+    """Matrices, equal parts of three axes, and images are taken to be contiguous, and move in vectors.
+
+    Each other part has blocks of its own. Few parts have too few blocks to keep an SM busy.
+    """
+    axes = {len(part) for part in parts}
+    images = axes == {4} and all(part[2] == part[3] for part in parts)
+    vectors = images or axes <= {0, 1, 2} or (axes == {3} and len(set(parts)) == 1)
+    return ("", 0.0) if vectors else ("concatenated", elements * (1.0 + 1.0 / len(parts)))
+
+
+def _copied(shape: tuple[int, ...], source: tuple[int, ...], each_bytes: float, call: KernelCall) -> tuple[str, float]:
+    """A copy without a cast has a view as its source: its program wants another order of the elements.
+
+    With three axes it is mostly a batch of transposed matrices: neighbors in one are not neighbors in the other.
+    """
+    if each_bytes == WIDENED_BYTES and call.known_dtype == "float32":
+        return CASTS, prod(shape)
+    if shape == source and len(shape) > 2 and each_bytes == 2 * call.item_bytes:
+        return TRANSPOSED if len(shape) == 3 else STRIDED, prod(shape)
+    return "", 0.0
 
 
 def _targets(call: KernelCall) -> tuple[float]:
@@ -104,7 +148,7 @@ def elementwise_calls_us(calls: Sequence[KernelCall], setting: Setting) -> Array
     moved, result = column(calls, "moved_bytes"), np.full(len(calls), np.nan)
     missing = missing_share(moved, column(calls, "turns"), setting.device, setting.memory)
     moved = moved + np.array([_read_again(call, setting) for call in calls])
-    names = np.array([call.plain_name.removeprefix("aten::") for call in calls])
+    names = np.array([_key(call) for call in calls])
     for name in map(str, np.unique(names)):
         rows = np.flatnonzero(names == name)
         result[rows] = elementwise_us(name, elements[rows], moved[rows], setting.device, setting.memory, missing[rows])
@@ -131,6 +175,9 @@ def reductions_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
         rows = np.flatnonzero((items == item) & ~np.isnan(elements + results))
         sizes = elements[rows], results[rows], int(item)
         result[rows] = reduction_us(*sizes, setting.device, setting.memory, turns[rows]) + columns[rows]
+    for key, count in ((REDUCED, elements), (REDUCED_ROW, sized(calls, _rows_in_warps, 1)[:, 0])):
+        others = np.where(rows_summed > 0, np.nan, count)  # [n]
+        result = np.fmax(result, elementwise_us(key, others, 0.0 * others, setting.device, setting.memory))
     return _no_faster_than_arithmetic(result, calls, setting)
 
 
@@ -156,6 +203,23 @@ def _elements(call: KernelCall) -> tuple[float]:
         return (float(prod(broadcast(shapes))),)
     except UnknownCost:  # buffers of a fused kernel, conditions of other shapes
         return (float(max(map(prod, shapes), default=0)),)
+
+
+def _key(call: KernelCall) -> str:
+    """Key of lane_cycles, or of index_cycles where operands differ in shape or, as bytes show, in dtype."""
+    name = call.plain_name.removeprefix("aten::")
+    try:
+        parsed = call.parsed()
+        operands = parsed.tensors[:2] if name in MIXING else parsed.all_tensors()  # a third one is out=
+        shapes = [t.shape for t in operands if t is not None and t.shape]
+        result, sizes = broadcast(shapes), list(map(prod, shapes))
+    except UnknownCost:
+        return name
+    if name == "div":
+        return EXPANDED
+    of_one_dtype = (sum(sizes) + prod(result)) * call.item_bytes
+    mixed = name in MIXING and len(shapes) > 1 and bool(abs(call.moved_bytes - of_one_dtype) >= prod(result))
+    return "_".join([BROADCAST] * (min(sizes, default=1) < prod(result)) + [MIXED] * mixed) or name
 
 
 def _read_again(call: KernelCall, setting: Setting) -> float:
@@ -187,12 +251,28 @@ def _first_elements(call: KernelCall) -> tuple[float]:
 
 
 def _rows_of_columns(call: KernelCall) -> tuple[float]:
-    """Rows that a sum over all but the last axis adds up. Raises UnknownCost: another reduction, or one column."""
+    """Rows that a block's threads walk in a sum over all but the last axis, or but an image's channels.
+
+    Threads that a narrow matrix has no columns for take other rows. Raises UnknownCost: another reduction, one column.
+    """
     shape = call.parsed().tensor(0).shape
-    if call.plain_name != "aten::sum" or len(shape) < 2 or shape[-1] == 1:
+    if call.plain_name != "aten::sum" or len(shape) < 2 or shape[1:] == (1,):
         raise UnknownCost
     results = round(call.moved_bytes / call.item_bytes - prod(shape))
-    return (prod(shape[:-1]) if results == shape[-1] else 0.0,)
+    if not results or results not in (shape[-1], shape[1] if len(shape) == 4 else 0):
+        return (0.0,)
+    width = 2.0 ** np.floor(np.log2(max(results, 1)))
+    return (prod(shape) / results * min(width / BLOCK_COLUMNS, 1.0),)
+
+
+def _rows_in_warps(call: KernelCall) -> tuple[float]:
+    """Results of a reduction of the last axes. Raises UnknownCost: other axes, or rows shorter than a warp."""
+    shape = call.parsed().tensor(0).shape
+    results = round(call.moved_bytes / call.item_bytes - prod(shape))
+    leading = [prod(shape[:axis]) for axis in range(1, len(shape))]
+    if results < 2 or results * WARP_THREADS > prod(shape) or results not in leading:
+        raise UnknownCost
+    return (float(results),)
 
 
 def _list_sizes(call: KernelCall) -> tuple[float, float, float]:

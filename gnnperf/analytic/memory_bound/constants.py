@@ -43,6 +43,16 @@ class MemorySystem:
 
 
 @dataclass(frozen=True)
+class ProgramStreams:
+    """What kernels of programs reach on a generation whose programs were measured."""
+
+    start_us: AboveZero  # of the shortest kernel
+    index_start_us: FromZero  # more of one that loads element by element: its first loads wait for indices
+    stream_share: AboveZero  # sustained / data-sheet bandwidth of long streams
+    cache_bytes_per_clock: AboveZero  # of one SM, of operands that the op before left in the last-level cache
+
+
+@dataclass(frozen=True)
 class MemoryConstants:
     """Constants of memory-bound kernels."""
 
@@ -52,6 +62,8 @@ class MemoryConstants:
     cache_bytes_per_clock: AboveZero  # of one SM from the last-level cache
     # elementwise op -> cycles of one float32 lane per element; "other" for the rest
     lane_cycles: Mapping[str, FromZero]
+    # what makes a kernel load element by element -> cycles of one of an SM's integer lanes per element
+    index_cycles: Mapping[str, FromZero]
     clocks: Mapping[str, FromZero]  # of steps that a block does one after the other: a row, a target, a level of a sum
     # what cuDNN's backward kernels reach on Hopper of its forward's rate, and how much longer its forward kernel takes
     # that draws a mask of dropout, next to a second one
@@ -63,6 +75,8 @@ class MemoryConstants:
     gaps: Mapping[str, EventGap] = field(default_factory=dict)  # class of op -> EventGap
     # the same of each memory that was measured; the nearest is taken where a device's is known
     systems: Mapping[str, MemorySystem] = field(default_factory=dict)
+    programs: Mapping[str, ProgramStreams] = field(default_factory=dict)  # generation -> its own
+    index_start_us: FromZero = 0.0  # as of ProgramStreams; other generations' launch floor has it
     # generation (`architecture`) -> the same of its own, where it was measured
     rows_of: Mapping[str, Mapping[str, RowKernel]] = field(default_factory=dict)
     provenance: str = ""  # where the numbers come from

@@ -19,6 +19,7 @@ from gnnperf.hardware import DeviceSpec
 
 CACHE_SHARPNESS, FLUSHED = 9.0, 1e30  # FLUSHED: so many turns leave nothing in a cache
 DEFAULT_LANES_PER_SM = 64  # float32 lanes; devices whose specification has none
+INTEGER_LANES_PER_SM = 64  # from Volta to Hopper (CUDA C++ programming guide, throughput of 32-bit integer multiplies)
 US = 1e6  # us per s
 OTHER = "other"
 CONCATENATION = "CatArrayBatchedCopy"  # torch's kernel of aten::cat (Shape.cu), which divides to index every element
@@ -94,9 +95,9 @@ def stream_us(
     return device.launch_floor_us + traffic_us(moved_bytes, missing, device, constants)
 
 
-def issue_us(elements: np.ndarray, lane_cycles: float, device: DeviceSpec) -> np.ndarray:
-    """Time [n] us to issue `lane_cycles` per element on all float32 lanes."""
-    lanes = device.num_sms * (device.lanes_per_sm or DEFAULT_LANES_PER_SM)
+def issue_us(elements: np.ndarray, lane_cycles: float, device: DeviceSpec, lanes_per_sm: int = 0) -> np.ndarray:
+    """Time [n] us to issue `lane_cycles` per element on so many lanes of an SM, or on all float32 lanes."""
+    lanes = device.num_sms * (lanes_per_sm or device.lanes_per_sm or DEFAULT_LANES_PER_SM)
     return elements * lane_cycles / (lanes * device.clock_hz) * US
 
 
@@ -104,9 +105,12 @@ def elementwise_us(
     op: str, elements: np.ndarray, moved_bytes: np.ndarray, device: DeviceSpec, constants: MemoryConstants,
     missing: np.ndarray | float = 1.0,
 ) -> np.ndarray:  # fmt: skip
-    """Device time [n] us of one elementwise kernel."""
-    cycles = constants.lane_cycles.get(op, constants.lane_cycles[OTHER])
+    """Device time [n] us of one elementwise kernel: of an op, or of a key of `index_cycles`."""
     memory = traffic_us(moved_bytes, missing, device, constants)  # [n]
+    if op in constants.index_cycles:
+        issue = issue_us(elements, constants.index_cycles[op], device, INTEGER_LANES_PER_SM)  # [n]
+        return device.launch_floor_us + constants.index_start_us + np.maximum(memory, issue)
+    cycles = constants.lane_cycles.get(op, constants.lane_cycles[OTHER])
     return device.launch_floor_us + np.maximum(memory, issue_us(elements, cycles, device))
 
 
@@ -138,4 +142,5 @@ def reduction_us(
     """
     moved = (elements + results) * float(item_bytes)  # [n]
     second = np.where(results < device.num_sms, device.launch_floor_us, 0.0)  # [n]
-    return stream_us(moved, device, constants, missing_share(moved, turns, device, constants)) + second
+    streams = stream_us(moved, device, constants, missing_share(moved, turns, device, constants))  # [n]
+    return streams + constants.index_start_us + second

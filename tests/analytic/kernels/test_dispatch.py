@@ -13,6 +13,7 @@ from round_device import DEVICE
 from gnnperf.analytic.gemm.model import gemm_us, products
 from gnnperf.analytic.kernels.call import Bound, KernelCall
 from gnnperf.analytic.kernels.dispatch import has_forms, kernel_times, roofline_us
+from gnnperf.analytic.memory_bound.constants import default_memory_constants
 from gnnperf.analytic.roofline import default_cdna_constants
 from gnnperf.hardware.catalog import device_names, load_device
 from gnnperf.hardware.spec import DeviceSpec, Measured
@@ -65,8 +66,10 @@ def test_more_bandwidth_is_never_slower(rows: int, columns: int, factor: float, 
 @pytest.mark.parametrize("device", GPUS, ids=lambda d: d.name)
 def test_no_work_costs_the_floor_and_some_work_no_less(device: DeviceSpec) -> None:
     calls = of_every_family(5, 40, "float32")
+    own = default_memory_constants().programs.get(device.architecture or "")  # programs of its generation were measured
+    least_us = device.launch_floor_us if own is None else own.start_us
     assert times_us(list(map(without_work, calls)), device) == pytest.approx(device.launch_floor_us)
-    assert (times_us(calls, device) >= device.launch_floor_us).all()
+    assert (times_us(calls, device) >= least_us).all()
     assert not np.isnan(times_us(calls, device)).any()
 
 
@@ -194,3 +197,14 @@ def test_lanes_stream_the_matrix_that_a_vector_is_multiplied_with() -> None:
     device = load_device("gtx_1650")  # 128 GB/s, of which its memory sustains what T4's does
     vector, matrix = times_us([call("aten::mm", [[m, 512], [512, 512]], "float16") for m in (1, 512)], device)
     assert vector == pytest.approx(2.0 + 2 * (512 + 512 * 512 + 512) / 128e3 / 0.7508) and matrix > vector
+
+
+def test_kernels_of_programs_on_a_measured_generation_find_their_operands_in_the_cache() -> None:
+    h200 = load_device("h200")
+    small, large = (call("aten::mul", [[rows, 1000], [rows, 1000]]) for rows in (1000, 100_000))
+    own = default_memory_constants().programs["hopper"]
+    near, far = own.cache_bytes_per_clock * 132 * 1980, own.stream_share * 4.8e6  # bytes per us
+    expected = [own.start_us + 12e6 / near, own.start_us + 1.2e9 / far]
+    assert times_us([small, large], h200) == pytest.approx(expected, rel=1e-3)
+    in_tables = [replace(one, turns=1e9) for one in (small, large)]  # nothing in the cache
+    assert times_us([*in_tables, small], h200)[:2] == pytest.approx(2.0 + np.array([12.0, 1200.0]) / (0.8414 * 4.8))

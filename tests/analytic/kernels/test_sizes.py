@@ -135,9 +135,17 @@ def test_the_attention_of_an_op_table_is_the_fused_one() -> None:
     assert others == [first, first]
 
 
-def test_attention_without_matrix_units_or_in_float32_has_no_form() -> None:
+def test_attention_in_float32_runs_on_lanes_and_in_16_bits_needs_matrix_units() -> None:
     calls = [call("aten::_flash_attention_forward", [[8, 64, 4, 64]] * 3, dtype) for dtype in ("float32", "bfloat16")]
-    assert np.isnan(attentions_us(calls, ROUND)).all()
+    lanes, matrix = attentions_us(calls, ROUND)
+    # 33.6e6 FLOPs, 1.25 times as long in waves of 10 SMs, 64.625 columns with the softmax, at 0.4 of 1e12 FLOPs/s.
+    assert lanes == pytest.approx(2.0 + 4 * 32 * 64**3 * 1.25 * 64.625 / 64 / 0.4e6) and np.isnan(matrix)
+
+
+def test_kernels_of_cudnn_compute_two_blocks_on_a_diagonal() -> None:
+    one, positions, columns = np.ones(1), np.array([512.0]), np.array([64.0])
+    flash = Attentions(one, one, positions, positions, columns, causal=np.array([True]))
+    assert replace(flash, cudnn=True).computed_pairs / flash.computed_pairs == pytest.approx((512 + 256) / (512 + 128))
 
 
 # --- rows, lookups, lists, reductions
@@ -171,10 +179,11 @@ def test_launches_of_a_list_are_counted_unless_the_graph_knows_them() -> None:
 
 
 def test_what_the_input_leaves_of_the_bytes_is_the_result() -> None:
-    columns = call("aten::sum", [[512, 100], []], values=["", "[0]"])  # 100 results on 10 SMs: one pass
+    # 100 results on 10 SMs: one pass. 64 of a block's 128 columns are in use, so its threads walk half of the rows.
+    columns = call("aten::sum", [[512, 100], []], values=["", "[0]"])
     whole = call("aten::sum", [[500, 100]])  # one result: blocks meet in a second pass
     one_us, other_us = stream_us(np.array([columns.moved_bytes, whole.moved_bytes]), DEVICE, CONSTANTS)
-    assert reductions_us([columns, whole], ROUND) == pytest.approx([one_us + 9 * 0.5 + 0.512, other_us + 2.0])
+    assert reductions_us([columns, whole], ROUND) == pytest.approx([one_us + 8 * 0.5 + 0.256, other_us + 2.0])
     column = call("aten::sum", [[1_000_000, 1]])  # a whole sum: no rows that threads walk down
     assert reductions_us([column], ROUND)[0] < stream_us(np.array([column.moved_bytes]), DEVICE, CONSTANTS)[0] + 2.1
 
@@ -212,3 +221,41 @@ def test_convolutions_multiply_as_all_libraries_do_in_the_mean() -> None:
     single = [gemm_us(DEVICE, "float32", requested, constants={**ROUND.gemm, "vector": (replace(m, kernels="any"),)})
               for m in ROUND.gemm["vector"] if of_tables(m)]  # fmt: skip
     assert us[0] == us[1] == us[2] == pytest.approx(np.exp(np.mean(np.log(single))))
+
+
+KEYS = ("mixed", "broadcast", "broadcast_mixed", "strided", "transposed", "expanded", "reduced_row", "gather_row")
+INDEXED = replace(ROUND, memory=replace(CONSTANTS, index_cycles={
+    **CONSTANTS.index_cycles, **{key: 640.0 * (place + 1) for place, key in enumerate(KEYS)}}))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("op", "shapes", "each_bytes", "key"),
+    [
+        ("aten::mul", [[100, 100], [100, 100]], 12, None),
+        ("aten::mul", [[100, 100], [100, 100]], 10, "mixed"),  # 16 bits and 32 bits
+        ("aten::mul", [[100, 100], [100, 100], [100, 100]], 12, None),  # out=
+        ("aten::mul", [[100, 100], [100]], 8.04, "broadcast"),
+        ("aten::mul", [[100, 100], [100]], 6.04, "broadcast_mixed"),
+        ("aten::div", [[100, 100], []], 8, "expanded"),
+        ("aten::copy_", [[100, 5, 5, 4], [100, 5, 5, 4]], 8, "strided"),
+        ("aten::copy_", [[100, 10, 10], [100, 10, 10]], 8, "transposed"),
+        ("aten::copy_", [[100, 100], [100, 100]], 8, None),
+        ("aten::cat", [[[10, 5, 100], [10, 5, 100]], []], 8, None),
+    ],
+)
+def test_kernels_that_load_element_by_element(
+    op: str, shapes: list[list[int]], each_bytes: float, key: str | None
+) -> None:
+    """10^4 elements on 640 integer lanes at 1 GHz: 640 cycles of an element are 10 us."""
+    requested = replace(call(op, shapes), moved_bytes=each_bytes * 1e4)
+    form = streams_us if op in ("aten::copy_", "aten::cat") else elementwise_calls_us
+    issue_us = 10.0 * (KEYS.index(key) + 1) if key else 0.0
+    assert form([requested], INDEXED) == pytest.approx([2.0 + max(issue_us, each_bytes * 1e4 / 0.5e6)])
+
+
+def test_rows_that_a_warp_reduces_and_a_block_gathers() -> None:
+    reduced = call("aten::mean", [[1000, 50], [], []], values=["", "[1]", ""])
+    gathered = call("aten::gather", [[9, 8], [], [1000, 8], []])
+    alone = call("aten::gather", [[9, 1], [], [1000, 1], []])
+    assert reductions_us([reduced], INDEXED) == pytest.approx([2.0 + 7.0])
+    assert streams_us([gathered, alone], INDEXED) == pytest.approx([2.0 + 8.0, 2.0 + alone.moved_bytes / 0.5e6])

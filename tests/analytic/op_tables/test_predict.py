@@ -182,7 +182,7 @@ def test_one_call_has_one_latency_in_op_tables_traces_and_benchmarks(
             {"rows": [256.0], "columns": [1024.0], "moved_bytes": [recorded_call(rows[0]).moved_bytes]}
         )
         assert device_us(sizes, table, H100, default_memory_constants()) == pytest.approx([warm])
-        assert warm < flushed == program
+        assert warm < flushed and program is not None and program <= flushed  # Hopper: programs reuse the cache
 
 
 def test_a_backward_is_the_sum_of_its_calls() -> None:

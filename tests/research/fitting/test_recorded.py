@@ -15,8 +15,9 @@ def test_a_constant_is_fitted_on_the_calls_that_it_decides() -> None:
     rows = pd.DataFrame({"call": [*casts, call("aten::copy_", [[10**7], [10**7]])], "family": "copy", "kernels": 1})
     rows = rows.assign(device="h200", part=TRAIN, total_us=1.0)
     memory = default_memory_constants()
-    times = forms_us(rows, changed(memory, "lane_cycles", "cast", 300.0))
+    times = forms_us(rows, changed(memory, "index_cycles", "cast", 300.0))
     rows["us"] = [*times[:2], 1e6]  # the last one has no cast
 
-    value = fitted("cast", 100.0, lambda own, tried: forms_us(own, changed(memory, "lane_cycles", "cast", tried)), rows)
+    cast = ("index_cycles", "cast")
+    value = fitted("cast", 100.0, lambda own, tried: forms_us(own, changed(memory, *cast, tried)), rows)
     assert value == pytest.approx(300.0, rel=1e-3)
