@@ -53,7 +53,7 @@ EVERY = 7  # of the rows is enough for a handful of constants
 SHIPPED = default_memory_constants()  # what research.fitting.recorded fits is kept
 START = MemoryConstants(
     stream_share=0.8, cache_share=0.9, partitioned_share=0.65, cache_bytes_per_clock=16.0,
-    lane_cycles={**SHIPPED.lane_cycles, OTHER: 4.0, "pow": 30.0, CONCATENATION: 120.0}, clocks=SHIPPED.clocks,
+    lane_cycles={**SHIPPED.lane_cycles, OTHER: 4.0, "pow": 30.0}, clocks=SHIPPED.clocks,
     attention=SHIPPED.attention, index_cycles=SHIPPED.index_cycles, programs=SHIPPED.programs,
     convolution=SHIPPED.convolution,
     rows={
