@@ -58,6 +58,9 @@ def main(arguments: list[str]) -> None:
              if part["measured_us"].sum() > LEAST_SHARE * share.sum() and part["form"].notna().any()]  # fmt: skip
     for name, part in [*shown, ("all", rows)]:
         print_row(name, *(figure for own in (TRAIN, OTHERS) for figure in _figures(part[part["part"] == own])))
+    print_head("all kernels", *columns)
+    for split, part in rows.groupby("split"):
+        print_row(str(split), *_figures(part))
 
 
 if __name__ == "__main__":
