@@ -83,7 +83,7 @@ def _issued(call: KernelCall) -> tuple[str, float, float]:
 
     Backward of upsampling adds atomically: additions to one element wait for each other.
     """
-    name, moved, item = call.plain_name, call.moved_bytes, call.item_bytes
+    name, moved, item = call.plain_name, float(call.moved_bytes), call.item_bytes
     try:
         parsed = call.parsed()
         if name in ("aten::cat", "aten::concat", "aten::concatenate"):
