@@ -49,7 +49,7 @@ CASTS, WIDENED_BYTES, STRIDED, TRANSPOSED = "cast", 2 + 4, "strided", "transpose
 BROADCAST, MIXED, EXPANDED = "broadcast", "mixed", "expanded"
 REDUCED, REDUCED_ROW, GATHER_ROW = "reduced", "reduced_row", "gather_row"
 MIXING = ("add", "sub", "mul", "div")  # ops whose operands may be of two dtypes
-# Ops that issue more than loads and stores -> key of lane_cycles, and the argument whose elements threads share
+# Ops that issue more than loads and stores -> key of lane_cycles or index_cycles, and the argument whose elements threads share
 ISSUED = {"aten::index_add": ("index_add", 3), "aten::max_pool2d_with_indices_backward": ("max_pool2d_backward", 1),
           "aten::avg_pool2d_backward": ("avg_pool2d_backward", 1),
           "aten::native_dropout": ("native_dropout", 0)}  # fmt: skip

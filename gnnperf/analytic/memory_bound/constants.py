@@ -62,7 +62,8 @@ class MemoryConstants:
     cache_bytes_per_clock: AboveZero  # of one SM from the last-level cache
     # elementwise op -> cycles of one float32 lane per element; "other" for the rest
     lane_cycles: Mapping[str, FromZero]
-    # what makes a kernel load element by element -> cycles of one of an SM's integer lanes per element
+    # What makes a kernel load element by element, and ops that an SM of Ampere does as fast as one of Hopper, which has
+    # twice the float32 lanes (dropout's random numbers, gelu's functions) -> cycles of one of an SM's integer lanes.
     index_cycles: Mapping[str, FromZero]
     clocks: Mapping[str, FromZero]  # of steps that a block does one after the other: a row, a target, a level of a sum
     # what cuDNN's backward kernels reach on Hopper of its forward's rate, and how much longer its forward kernel takes

@@ -122,11 +122,13 @@ def chain_us(
 
     Not fused, each op is a call of its own, and each intermediate is written and read (Ansel et al. 2024, PyTorch 2).
     What an op that is not heavy issues (`lane_cycles`) is mostly loading and storing, which a chain does once; each
-    further op of a chain is an instruction.
+    further op of a chain is an instruction. Ops of `index_cycles` add theirs.
     """
     plain = constants.lane_cycles[OTHER]
     heavy = sum(constants.lane_cycles[op] - plain for op in ops if op in constants.lane_cycles)
+    heaviest = sum(constants.index_cycles.get(op, 0.0) for op in ops)
     issue = issue_us(elements, plain + max(len(ops) - 1, 0) + heavy, device)  # [n]
+    issue = issue + issue_us(elements, heaviest, device, INTEGER_LANES_PER_SM)
     memory = traffic_us(moved_bytes, missing, device, constants)  # [n]
     return device.launch_floor_us + np.maximum(memory, issue)
 
