@@ -74,7 +74,7 @@ class TracePredictor:
         source, reason = (np.full(len(known), one, dtype=object) for one in (Source.TRACE, self._as_measured))
         if changed.any():
             by_model = _ratio(after.latency_us, self._before_us[came_from], changed)
-            if cluster.device == self.traced.device:
+            if not moved:
                 by_model = _with_bytes(by_model, graph.nodes, self.measured.graph.nodes["bytes"].to_numpy()[came_from])
             by_host = changed & ~touched & (graph.nodes["node_type"] == NodeType.HOST).to_numpy()
             by_family = family_ratios(graph.nodes, by_model, measured_us, changed & ~by_host)
@@ -185,8 +185,9 @@ def _with_bytes(ratio: np.ndarray, nodes: pd.DataFrame, before: np.ndarray) -> n
     Another form holds for the new shapes then, and the measured one for those before. `before` [num_nodes]: bytes.
     """
     bytes_ratio = np.divide(nodes["bytes"].to_numpy(np.float64), before, out=np.ones(len(ratio)), where=before > 0)
-    contradicts = ((ratio < 1) & (bytes_ratio > 1)) | ((ratio > 1) & (bytes_ratio < 1))
-    return np.where(contradicts & ~nodes["family"].isin(PRODUCTS).to_numpy(), bytes_ratio, ratio)
+    contradicts = ((ratio < 1) & (bytes_ratio > 1)) | ((ratio > 1) & (bytes_ratio < 1) & (bytes_ratio > 0))
+    moves = ((nodes["node_type"] == NodeType.COMPUTE) & ~nodes["family"].isin(PRODUCTS)).to_numpy()
+    return np.where(contradicts & moves, bytes_ratio, ratio)
 
 
 def family_ratios(nodes: pd.DataFrame, ratio: np.ndarray, weight_us: np.ndarray, changed: np.ndarray) -> np.ndarray:

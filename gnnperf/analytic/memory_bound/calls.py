@@ -49,7 +49,8 @@ CASTS, WIDENED_BYTES, STRIDED, TRANSPOSED = "cast", 2 + 4, "strided", "transpose
 BROADCAST, MIXED, EXPANDED = "broadcast", "mixed", "expanded"
 REDUCED, REDUCED_ROW, GATHER_ROW = "reduced", "reduced_row", "gather_row"
 MIXING = ("add", "sub", "mul", "div")  # ops whose operands may be of two dtypes
-# Ops that issue more than loads and stores -> key of lane_cycles or index_cycles, and the argument whose elements threads share
+# Ops that issue more than loads and stores -> key of lane_cycles or index_cycles, and the argument whose elements
+# threads share
 ISSUED = {"aten::index_add": ("index_add", 3), "aten::max_pool2d_with_indices_backward": ("max_pool2d_backward", 1),
           "aten::avg_pool2d_backward": ("avg_pool2d_backward", 1),
           "aten::native_dropout": ("native_dropout", 0)}  # fmt: skip
@@ -94,7 +95,7 @@ def _issued(call: KernelCall) -> tuple[str, float, float]:
             return (*_copied(first.shape, parsed.tensor(1).shape, moved / elements, call), moved)
         if name == "aten::gather" and len(first.shape) > 1:  # along the first axis: an expanded index, one for each row
             index = parsed.tensor(2).shape
-            along = index[1:] == first.shape[1:] != (1,) * len(index[1:])
+            along = index[1:] == first.shape[1:] != (1,) * len(index[1:]) and index[0] != first.shape[0]
             return GATHER_ROW if along else "", index[0], moved - INDEX_BYTES * (prod(index) - index[0])
         if name == "aten::max_pool2d_with_indices":
             return "max_pool2d", (moved - elements * item) / (item + INDEX_BYTES), moved
@@ -153,7 +154,13 @@ def elementwise_calls_us(calls: Sequence[KernelCall], setting: Setting) -> Array
         rows = np.flatnonzero(names == name)
         result[rows] = elementwise_us(name, elements[rows], moved[rows], setting.device, setting.memory, missing[rows])
     scans = _clocks_us(sized(calls, _scanned_rows, 1)[:, 0], SCAN_ROW, setting)
-    return _no_faster_than_arithmetic(np.fmax(result, setting.device.launch_floor_us + scans), calls, setting)
+    result = _at_least(result, setting.device.launch_floor_us + scans)
+    return _no_faster_than_arithmetic(result, calls, setting)
+
+
+def _at_least(result_us: Array, other_us: Array) -> Array:
+    """[n] us: the longer one where the other is known; NaN where the result is."""
+    return np.where(np.isnan(result_us), np.nan, np.fmax(result_us, other_us))
 
 
 def _scanned_rows(call: KernelCall) -> tuple[float]:
@@ -177,7 +184,7 @@ def reductions_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
         result[rows] = reduction_us(*sizes, setting.device, setting.memory, turns[rows]) + columns[rows]
     for key, count in ((REDUCED, elements), (REDUCED_ROW, sized(calls, _rows_in_warps, 1)[:, 0])):
         others = np.where(rows_summed > 0, np.nan, count)  # [n]
-        result = np.fmax(result, elementwise_us(key, others, 0.0 * others, setting.device, setting.memory))
+        result = _at_least(result, elementwise_us(key, others, 0.0 * others, setting.device, setting.memory))
     return _no_faster_than_arithmetic(result, calls, setting)
 
 
@@ -256,7 +263,7 @@ def _rows_of_columns(call: KernelCall) -> tuple[float]:
     Threads that a narrow matrix has no columns for take other rows. Raises UnknownCost: another reduction, one column.
     """
     shape = call.parsed().tensor(0).shape
-    if call.plain_name != "aten::sum" or len(shape) < 2 or shape[1:] == (1,):
+    if call.plain_name != "aten::sum" or len(shape) < 2 or shape[1:] == (1,) or not np.isfinite(call.moved_bytes):
         raise UnknownCost
     results = round(call.moved_bytes / call.item_bytes - prod(shape))
     if not results or results not in (shape[-1], shape[1] if len(shape) == 4 else 0):
@@ -268,6 +275,8 @@ def _rows_of_columns(call: KernelCall) -> tuple[float]:
 def _rows_in_warps(call: KernelCall) -> tuple[float]:
     """Results of a reduction of the last axes. Raises UnknownCost: other axes, or rows shorter than a warp."""
     shape = call.parsed().tensor(0).shape
+    if not np.isfinite(call.moved_bytes):  # of an unknown dtype
+        raise UnknownCost
     results = round(call.moved_bytes / call.item_bytes - prod(shape))
     leading = [prod(shape[:axis]) for axis in range(1, len(shape))]
     if results < 2 or results * WARP_THREADS > prod(shape) or results not in leading:

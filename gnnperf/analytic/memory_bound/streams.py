@@ -22,6 +22,7 @@ DEFAULT_LANES_PER_SM = 64  # float32 lanes; devices whose specification has none
 INTEGER_LANES_PER_SM = 64  # from Volta to Hopper (CUDA C++ programming guide, throughput of 32-bit integer multiplies)
 US = 1e6  # us per s
 OTHER = "other"
+VECTORIZED = ("gelu", "gelu_backward", "native_dropout")  # of `index_cycles`, those that load in vectors
 CONCATENATION = "CatArrayBatchedCopy"  # torch's kernel of aten::cat (Shape.cu), which divides to index every element
 # Their boards with HBM have a last-level cache in two partitions, each of which keeps lines of the other one as well
 # (NVIDIA A100 white paper 2020, H100 white paper 2022).
@@ -109,7 +110,8 @@ def elementwise_us(
     memory = traffic_us(moved_bytes, missing, device, constants)  # [n]
     if op in constants.index_cycles:
         issue = issue_us(elements, constants.index_cycles[op], device, INTEGER_LANES_PER_SM)  # [n]
-        return device.launch_floor_us + constants.index_start_us + np.maximum(memory, issue)
+        start_us = 0.0 if op in VECTORIZED else constants.index_start_us
+        return device.launch_floor_us + start_us + np.maximum(memory, issue)
     cycles = constants.lane_cycles.get(op, constants.lane_cycles[OTHER])
     return device.launch_floor_us + np.maximum(memory, issue_us(elements, cycles, device))
 
@@ -122,11 +124,11 @@ def chain_us(
 
     Not fused, each op is a call of its own, and each intermediate is written and read (Ansel et al. 2024, PyTorch 2).
     What an op that is not heavy issues (`lane_cycles`) is mostly loading and storing, which a chain does once; each
-    further op of a chain is an instruction. Ops of `index_cycles` add theirs.
+    further op of a chain is an instruction.
     """
     plain = constants.lane_cycles[OTHER]
     heavy = sum(constants.lane_cycles[op] - plain for op in ops if op in constants.lane_cycles)
-    heaviest = sum(constants.index_cycles.get(op, 0.0) for op in ops)
+    heaviest = sum(constants.index_cycles.get(op, 0.0) for op in ops if op in VECTORIZED)
     issue = issue_us(elements, plain + max(len(ops) - 1, 0) + heavy, device)  # [n]
     issue = issue + issue_us(elements, heaviest, device, INTEGER_LANES_PER_SM)
     memory = traffic_us(moved_bytes, missing, device, constants)  # [n]

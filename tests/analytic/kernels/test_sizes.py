@@ -22,7 +22,7 @@ from gnnperf.analytic.kernels.dispatch import kernel_times
 from gnnperf.analytic.kernels.nodes import compute_nodes_us, distinct_calls
 from gnnperf.analytic.memory_bound.calls import elementwise_calls_us, lists_us, reductions_us, streams_us
 from gnnperf.analytic.memory_bound.constants import default_memory_constants
-from gnnperf.analytic.memory_bound.streams import stream_us
+from gnnperf.analytic.memory_bound.streams import chain_us, elementwise_us, stream_us
 from gnnperf.analytic.normalization import _rows_and_columns
 from gnnperf.graph.cost import op_cost
 from tests.analytic.kernels.calls import call, node_row
@@ -200,6 +200,26 @@ def test_what_instructions_bound_costs_their_cycles() -> None:
 
 
 # --- nodes
+
+
+@pytest.mark.parametrize("op", ["aten::sum", "aten::mean", "aten::amax", "aten::topk", "aten::norm"])
+def test_a_reduction_of_an_unknown_dtype_has_no_time(op: str) -> None:
+    assert np.isnan(reductions_us([typed(op, [[512, 100], []], ["c10::quint8", ""], ["", ""])], ROUND)).all()
+
+
+def test_gelu_takes_as_long_on_an_sm_of_half_the_float32_lanes() -> None:
+    memory = replace(CONSTANTS, index_cycles={**CONSTANTS.index_cycles, "gelu": 6400.0})
+    of_lanes = [replace(DEVICE, lanes_per_sm=lanes) for lanes in (64, 128)]
+    one, chained = (
+        [us(device) for device in of_lanes]
+        for us in (
+            lambda device: elementwise_us("gelu", np.array([1e6]), np.zeros(1), device, memory)[0],
+            lambda device: chain_us(["gelu"], np.array([1e6]), np.zeros(1), device, memory)[0],
+        )
+    )
+    issued_us = 1e6 * 6400 / (64 * DEVICE.num_sms * DEVICE.clock_hz) * 1e6
+    assert one == pytest.approx([DEVICE.launch_floor_us + issued_us] * 2)
+    assert chained == pytest.approx(one, rel=0.01)  # and loads on float32 lanes
 
 
 def test_kernels_share_the_call_and_equal_calls_are_requested_once() -> None:
