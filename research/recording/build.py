@@ -24,7 +24,7 @@ from research.recording.plan import Plan, Split, recording_name
 Card = Mapping[str, Any]
 MEGABYTE = 1e6
 WIDTH = 120
-NUM_EXAMPLES = 1  # raw recordings that stay, for people to look at
+NUM_EXAMPLES = 2  # raw recordings that stay, for people to look at; two are recorded at different times
 
 HEAD = """\
 # {name}
