@@ -24,7 +24,7 @@ import numpy as np
 from gnnperf.analytic.gemm.calls import as_specified
 from gnnperf.analytic.gemm.constants import typical
 from gnnperf.analytic.gemm.model import ITEM_BYTES, rate_key
-from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, known_rows, sized
+from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, known_rows, rounded_up, sized
 from gnnperf.analytic.memory_bound.constants import MemoryConstants
 from gnnperf.analytic.memory_bound.streams import stream_us, traffic_us
 from gnnperf.graph import UnknownCost
@@ -137,7 +137,8 @@ def attentions_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
         rows = np.intersect1d(known_rows(sizes), np.flatnonzero(same))
         batch, heads, queries, keys, head_dim = sizes[rows, :5].T
         block = LANES_BLOCK if dtype == LANES else BLOCK_QUERIES
-        queries, keys = _whole(queries, block), _whole(keys, block)
+        # A block works on all its positions; those beyond the end are masked.
+        queries, keys = rounded_up(queries, block), rounded_up(keys, block)
         requested = Attentions(batch, heads, queries, keys, head_dim, sizes[rows, 5] > 0, flash[rows], cudnn[rows],
                                block)  # fmt: skip
         device = setting.device if dtype == LANES else as_specified(setting, dtype)
@@ -145,11 +146,6 @@ def attentions_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
                                fused_rates(setting, dtype, bool(backward)), bool(backward))  # fmt: skip
     dropped = [call.op_name == _SDPA + CUDNN and call.num_kernels > 1 for call in calls]
     return result * np.where(dropped, setting.memory.attention["dropout_slowdown"], 1.0)
-
-
-def _whole(positions: Array, block: float) -> Array:
-    """[n] positions of whole blocks: a block works on all its positions, those beyond the end are masked."""
-    return np.ceil(positions / block) * block
 
 
 def fused_rates(setting: Setting, dtype: str, backward: bool) -> tuple[float, float]:

@@ -223,7 +223,7 @@ class Setup:
         """The profiler that `profiler=remove` takes out: at the cost that leads to the step timed without it."""
         kept = replace(self, request=replace(self.request, profiler=Profiler.keep, hardware=None, cluster=None))
         measured = kept.measured
-        assert measured is not None, "asked for a step that was measured"
+        assert measured is not None, "profiler=remove without a measured step"
         recorded = assemble(kept.predict(), kept.question)
         return calibrated(self._profiler, lambda cost: from_cost(recorded, measured, kept.question, cost))
 

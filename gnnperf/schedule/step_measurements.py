@@ -171,7 +171,7 @@ def _after_earlier_steps_us(graph: ExecutionGraph, rows: np.ndarray, latency_us:
     timed = graph.edges["relation"].isin([str(relation) for relation in TIMED_RELATIONS]).to_numpy()
     crosses = timed & (inside[src] < 0) & (inside[dst] >= 0)
     end_us, result, waits = measured_end_us(graph.nodes), np.full(len(rows), np.inf), np.zeros(len(rows), dtype=bool)
-    # The depth of a queue is known roughly, so which kernel ended just then tells how long the wait was.
+    # The depth of a queue is known roughly, so the length of a wait follows from the kernel that ended just then.
     at = inside[dst[crosses]]
     np.fmin.at(result, at, end_us[rows][at] - latency_us[at] - end_us[src[crosses]])
     waits[at[(graph.edges["evidence"] != Evidence.TIMING).to_numpy()[crosses]]] = True

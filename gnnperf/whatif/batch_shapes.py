@@ -254,7 +254,7 @@ def _indexing(calls: list[Call], sizes: set[int]) -> Iterator[int]:
         if op_of(name) in INDEXED:
             rows, *others = all_shapes(arguments) or [()]
             yield from (one[0] for one in others if rows and rows[0] in sizes and len(one) == len(rows)
-                        and one[1:] == rows[1:])  # fmt: skip
+                        and one[1:] == rows[1:] and one[0] > 1)  # fmt: skip
 
 
 def _without_sequence(result: Counter[int], calls: list[Call]) -> set[int]:

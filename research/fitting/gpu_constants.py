@@ -49,7 +49,7 @@ MIN_SAMPLES = 30
 # (docs/benchmarks/new-traces.md), and with its runs blind steps of public traces err by 38.4 instead of 32.3 %.
 RECORDED, RECORDED_ON = Path("datasets/h200"), "2026-11-26"
 # Count twice, as raw examples once stood next to them. Counted once, waits in full launch queues pass the fence in some
-# of ResNet's ops, and these steps err by 38.6 %.
+# of ResNet's ops, and blind steps of public traces err by 38.6 % (docs/benchmarks/new-traces.md).
 TWICE = ("gpt_l4_w1024_s1024_b8_v32k_bfloat16_x1_lo", "library_resnet50_s224_b64_bfloat16_sgd_x1_lo")
 DISTURBED = 0.3  # log residuals of graph launches beyond that count linearly
 LEAST_US = 0.5  # of a graph launch

@@ -22,7 +22,7 @@ import numpy as np
 
 from gnnperf.analytic.convolution.model import ConvolutionPass, Convolutions, as_products, moved_bytes
 from gnnperf.analytic.gemm.model import SUM_BYTES, ProductTime, products
-from gnnperf.analytic.kernels.call import Setting
+from gnnperf.analytic.kernels.call import Setting, rounded_up
 from gnnperf.analytic.memory_bound.streams import US, issue_us, stream_us, traffic_us
 
 VECTOR_BYTES = 16  # of the widest load of a thread; rows that a tensor copy reads are multiples of it
@@ -48,11 +48,18 @@ def matrix_units_us(
         added_bytes = np.where(parts > 1, SUM_BYTES * result.batch * result.m * result.n, 0.0)
     slower = np.where((pixels > 1) & (pixels % vector > 0), memory.convolution["unaligned"], 1.0)
     by_image = np.maximum(product_us(result) * slower, moved_us) + traffic_us(added_bytes, 1.0, device, memory)
-    adds = calls.images * calls.out_height * calls.out_width * _whole(calls.out_channels) * calls.in_channels * taps
+    adds = (
+        calls.images
+        * calls.out_height
+        * calls.out_width
+        * calls.in_channels
+        * taps
+        * rounded_up(calls.out_channels, BLOCK)
+    )
     lanes = device.launch_floor_us + issue_us(adds, memory.lane_cycles["few_channels"], device)
-    as_it_lies = np.where(calls.in_channels < vector, lanes, implicit)
-    as_it_lies = np.where((taps == 1) & (calls.stride == 1), by_image, as_it_lies)
-    return turned * (implicit + _layouts_us(calls, item_bytes, setting)) + (1.0 - turned) * as_it_lies
+    unturned = np.where(calls.in_channels < vector, lanes, implicit)
+    unturned = np.where((taps == 1) & (calls.stride == 1), by_image, unturned)
+    return turned * (implicit + _layouts_us(calls, item_bytes, setting)) + (1.0 - turned) * unturned
 
 
 def _implicit_us(
@@ -61,7 +68,7 @@ def _implicit_us(
     """[calls] us of the implicit product, of rows filled up: to steps, or to vectors for the weight's gradient."""
     vector, name = VECTOR_BYTES / item_bytes, "out" if which is ConvolutionPass.GRAD_INPUT else "in"
     channels = getattr(calls, f"{name}_channels") / calls.groups  # [calls] that a row has
-    whole = _whole(channels, vector if which is ConvolutionPass.GRAD_WEIGHT else BLOCK)
+    whole = rounded_up(channels, vector if which is ConvolutionPass.GRAD_WEIGHT else BLOCK)
     filled = replace(calls, **{f"{name}_channels": calls.groups * whole})
     result = as_products(filled, which, item_bytes)
     patches = result.batch * (result.m * result.k + result.k * result.n + result.m * result.n)  # elements
@@ -74,17 +81,13 @@ def _implicit_us(
 def _layouts_us(calls: Convolutions, item_bytes: float, setting: Setting) -> np.ndarray:
     """[calls] us of turning image, result and weight, in blocks that few channels or pixels do not fill."""
     taps = calls.window_height * calls.window_width  # [calls]
-    images = _whole(calls.in_channels) * _whole(calls.in_height * calls.in_width)
-    results = _whole(calls.out_channels) * _whole(calls.out_height * calls.out_width)
-    weight = np.where(taps > 1, calls.out_channels * _whole(calls.in_channels / calls.groups) * _whole(taps), 0.0)
+    images = rounded_up(calls.in_channels, BLOCK) * rounded_up(calls.in_height * calls.in_width, BLOCK)
+    results = rounded_up(calls.out_channels, BLOCK) * rounded_up(calls.out_height * calls.out_width, BLOCK)
+    rows = calls.out_channels * rounded_up(calls.in_channels / calls.groups, BLOCK)
+    weight = np.where(taps > 1, rows * rounded_up(taps, BLOCK), 0.0)
     elements = calls.images * (images + results) + weight
     issue = issue_us(elements, setting.memory.lane_cycles["layout"], setting.device)
     return np.maximum(issue, traffic_us(moved_bytes(calls, 2 * item_bytes), 1.0, setting.device, setting.memory))
-
-
-def _whole(values: np.ndarray, multiple: float = BLOCK) -> np.ndarray:
-    """Rounded up to multiples."""
-    return np.ceil(values / multiple) * multiple
 
 
 def depthwise_us(calls: Convolutions, which: ConvolutionPass, item_bytes: float, setting: Setting) -> np.ndarray:

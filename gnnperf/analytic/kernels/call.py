@@ -111,6 +111,11 @@ def sized(calls: Sequence[KernelCall], sizes: Callable[[KernelCall], tuple[float
     return result
 
 
+def rounded_up(values: Array, multiple: float) -> Array:
+    """[n] the next multiples."""
+    return np.ceil(values / multiple) * multiple
+
+
 def known_rows(sizes: Array) -> npt.NDArray[np.intp]:
     """Rows of `sized` that are whole."""
     return np.flatnonzero(~np.isnan(sizes).any(axis=1))

@@ -276,6 +276,8 @@ def test_kernels_that_load_element_by_element(
 def test_rows_that_a_warp_reduces_and_a_block_gathers() -> None:
     reduced = call("aten::mean", [[1000, 50], [], []], values=["", "[1]", ""])
     gathered = call("aten::gather", [[9, 8], [], [1000, 8], []])
-    alone = call("aten::gather", [[9, 1], [], [1000, 1], []])
+    of_one_column = call("aten::gather", [[9, 1], [], [1000, 1], []])
     assert reductions_us([reduced], INDEXED) == pytest.approx([2.0 + 7.0])
-    assert streams_us([gathered, alone], INDEXED) == pytest.approx([2.0 + 8.0, 2.0 + alone.moved_bytes / 0.5e6])
+    assert streams_us([gathered, of_one_column], INDEXED) == pytest.approx(
+        [2.0 + 8.0, 2.0 + of_one_column.moved_bytes / 0.5e6]
+    )
