@@ -36,22 +36,19 @@ PAGE_HEADER_BYTES = 2**16  # read at once; statistics of long texts are cut by w
 TRUE, FALSE, STRUCT = 1, 2, 12  # kinds of values; `_value` has the others
 
 
-def unpacked_bytes(path: Path, columns: Collection[str] | None, footer_bytes: int) -> int:
-    """Bytes of all pages of the columns (dotted paths; None: all), unpacked, as the headers of the pages state them."""
+def unpacked_bytes(file: pa.NativeFile, columns: Collection[str], footer_bytes: int, path: Path) -> int:
+    """Bytes of all pages of the columns (dotted paths), unpacked, as the headers of the pages state them."""
     total = 0
-    with path.open("rb") as file:
-        file.seek(-8 - footer_bytes, 2)
-        footer = _Compact(file.read(footer_bytes)).struct()
-        chunks = [chunk[3] for group in footer.get(4, []) for chunk in group[1]]
-        for chunk in chunks:
-            name = b".".join(chunk[3]).decode()
-            if columns is None or name in columns:
-                first = min(at for at in (chunk[9], chunk.get(11) or chunk[9]) if at >= 0)
-                total += _chunk_bytes(file, first, chunk[7], path)
+    file.seek(-8 - footer_bytes, 2)
+    footer = _Compact(file.read(footer_bytes)).struct()
+    for chunk in (chunk[3] for group in footer.get(4, []) for chunk in group[1]):
+        if b".".join(chunk[3]).decode() in columns:
+            first = min(at for at in (chunk[9], chunk.get(11) or chunk[9]) if at >= 0)
+            total += _chunk_bytes(file, first, chunk[7], path)
     return total
 
 
-def _chunk_bytes(file: Any, at: int, packed_bytes: int, path: Path) -> int:
+def _chunk_bytes(file: pa.NativeFile, at: int, packed_bytes: int, path: Path) -> int:
     """Of the pages of one column in one row group."""
     end, total = at + packed_bytes, 0
     for _ in range(MAX_PAGES):
@@ -152,24 +149,30 @@ def read_parquet(path: Path, columns: Collection[str] | None = None, *, row_byte
     Raises:
         InputError: larger when decoded than such a file may be.
     """
-    metadata, footer_bytes = _footer(path)
+    if path.exists() and not path.is_file():
+        raise InputError("is not a file", where=str(path))
+    with pa.OSFile(str(path)) as file:  # opened once: another process may replace the file meanwhile
+        return _read(file, path, columns, row_bytes)
+
+
+def _read(file: pa.NativeFile, path: Path, columns: Collection[str] | None, row_bytes: int) -> pa.Table:
+    metadata, footer_bytes = _footer(file, path)
     leaves = [metadata.schema.column(i) for i in range(metadata.num_columns)]
     wanted = [i for i, leaf in enumerate(leaves) if columns is None or leaf.path in columns]
     texts = [leaves[i].path for i in wanted if leaves[i].physical_type == TEXT]
     if any(leaves[i].max_repetition_level for i in wanted):
         raise InputError("holds lists", where=str(path), allowed="columns of numbers and texts")
-    unpacked = unpacked_bytes(path, {leaves[i].path for i in wanted}, footer_bytes)
+    unpacked = unpacked_bytes(file, {leaves[i].path for i in wanted}, footer_bytes, path)
     # From totals only: pyarrow ends the process where the footer of a single column is damaged.
     widths = sum(leaves[i].length or WIDTH for i in wanted)
     stated = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
     decoded = max(stated, num_rows(metadata) * widths) + num_rows(metadata) * row_bytes
-    _refuse_large(need := max(unpacked, decoded), path)
-    with pq.ParquetFile(path, metadata=metadata, memory_map=False, read_dictionary=texts,
-                        page_checksum_verification=True) as file:  # fmt: skip
-        stored = file.read([leaves[i].path for i in wanted])
+    _refuse_large(need := max(unpacked, decoded), file.size(), path)
+    parquet = pq.ParquetFile(file, metadata=metadata, read_dictionary=texts, page_checksum_verification=True)
+    stored = parquet.read([leaves[i].path for i in wanted])
     if (text_bytes := sum(_text_bytes(stored[name]) for name in texts)) > need:  # to find out what is free takes long
-        _refuse_large(text_bytes, path)
-    schema = pq.ParquetFile(path, metadata=metadata).schema_arrow
+        _refuse_large(text_bytes, file.size(), path)
+    schema = pq.ParquetFile(file, metadata=metadata).schema_arrow
     for i, name in enumerate(stored.column_names):  # texts are texts again, unless the file calls them categories
         kind = schema.field(name).type
         if stored[name].type != kind:
@@ -182,17 +185,14 @@ def num_rows(metadata: pq.FileMetaData) -> int:
     return max(metadata.num_rows, sum(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)))
 
 
-def _footer(path: Path) -> tuple[pq.FileMetaData, int]:
+def _footer(file: pa.NativeFile, path: Path) -> tuple[pq.FileMetaData, int]:
     """The footer, unless it is huge, and its length."""
-    if path.exists() and not path.is_file():
-        raise InputError("is not a file", where=str(path))
-    with path.open("rb") as file:
-        file.seek(-min(8, path.stat().st_size), 2)
-        end = file.read()
+    file.seek(-min(8, file.size()), 2)
+    end = file.read()
     size = int.from_bytes(end[:4], "little")
     if end[4:] == MAGIC and size > MAX_FOOTER_BYTES:
         raise InputError(f"has a footer of {size:,} bytes", where=str(path), allowed=f"{MAX_FOOTER_BYTES:,}")
-    return pq.read_metadata(path), size
+    return pq.read_metadata(file), size
 
 
 def _text_bytes(column: pa.ChunkedArray) -> int:
@@ -205,8 +205,7 @@ def _text_bytes(column: pa.ChunkedArray) -> int:
     return total
 
 
-def _refuse_large(need: int, path: Path) -> None:
-    size = path.stat().st_size
+def _refuse_large(need: int, size: int, path: Path) -> None:
     if untrusted.is_bomb(need, size):
         raise InputError(f"holds {need:,} bytes in {size:,}", where=str(path), allowed=f"{untrusted.MAX_RATIO:g} to 1")
     untrusted.require_memory(COPIES * need, size, str(path))
