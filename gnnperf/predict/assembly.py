@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from gnnperf.core import WORK_TYPES, InputError, Segment, StepTimeKind
+from gnnperf.core import WORK_TYPES, InputError, Segment, StepTimeKind, counted
 from gnnperf.graph import ExecutionGraph, Prediction, StepLabel, in_place, uncovered, uncovered_ops
 from gnnperf.predict.request import Mode
 from gnnperf.predict.step_prediction import Question, StepPrediction
@@ -231,11 +231,9 @@ def _uncovered(prediction: Prediction, missing: dict[str, int]) -> str:
     first = ", ".join(f"{name} ({count})" for name, count in list(missing.items())[:5])
     more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
     share = _measured_share(prediction.graph, uncovered(prediction.graph, prediction.latency_us))
-    measured = "" if share is None else f" ({100 * share:.1f} % of the trace's measured node time)"
-    return (
-        f"{sum(missing.values())} nodes of ops {first}{more} are not covered{measured}; the step time excludes them "
-        "and is a lower bound."
-    )
+    measured = "" if share is None else f", {100 * share:.1f} % of the trace's measured node time"
+    nodes = counted(sum(missing.values()), "node")
+    return f"Not covered: {nodes} of ops {first}{more}{measured}; without this work the step time is a lower bound."
 
 
 def _comparison(question: Question, kind: StepTimeKind, starts_together: bool) -> list[str]:
