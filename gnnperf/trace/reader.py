@@ -72,9 +72,10 @@ def _with_execution_trace(
     if trace is None:
         return table, None, []
     matched = execution_trace.match(table, trace)
-    sentences = f"{matched.share:.1%} of the ops of execution trace {trace.name} were matched by {matched.key}"
     if matched.share < MIN_MATCHED_SHARE:
-        return table, None, [f"{sentences}: it is of another run and is not used"]
+        return table, None, [f"execution trace {trace.name} is not used, because {matched.share:.1%} of its ops were "
+                             "matched: it is of another run, or of a step whose ops were captured before"]  # fmt: skip
+    sentences = f"{matched.share:.1%} of the ops of execution trace {trace.name} were matched by {matched.key}"
     feeds = execution_trace.feeds(trace, matched)
     filled = execution_trace.fill_shapes(table, trace, matched)
     return filled, feeds, [sentences] if matched.share < WELL_MATCHED else []
