@@ -124,7 +124,7 @@ def fit_host_overheads(
     than `min_samples` nodes in a segment backs off to the segment. `often_fence` is of ops with OFTEN nodes or more.
     """
     start = base or default_constants()
-    parts = [_labeled_hosts(g.nodes) for g in graphs]
+    parts = [labeled_hosts(g.nodes) for g in graphs]
     host = pd.concat(parts) if parts else pd.DataFrame()
     if host.empty:
         return start
@@ -137,7 +137,7 @@ def fit_host_overheads(
     return replace(start, host_overhead_us=by_op, segment_us={**start.segment_us, **by_segment})
 
 
-def _labeled_hosts(nodes: pd.DataFrame) -> pd.DataFrame:
+def labeled_hosts(nodes: pd.DataFrame) -> pd.DataFrame:
     """Table (segment, key, latency_us) of the host nodes and exits of collectives whose latency is known.
 
     The first rank to leave a collective has an exit of 0, which belongs to the mean. An arrival is 0 by definition.

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gnnperf.analytic import AnalyticConstants, fit_host_overheads, fit_lags, load_constants, on_reference_host
+from gnnperf.analytic import AnalyticConstants, fit_lags, load_constants, on_reference_host
 from gnnperf.analytic.graph_launches import CALL, KERNEL, launched_kernels
 from gnnperf.core import files
 from gnnperf.graph import TYPICAL_ON_GPU, ExecutionGraph, ProfilerCost, build_graph, load_graph, without_profiler
@@ -27,6 +27,7 @@ from gnnperf.trace import read_run
 from gnnperf.trace.public.catalog import load_catalog
 from research.benchmarks._public_runs import mirror
 from research.fitting.files import save_constants
+from research.fitting.host_runs import fit_host_runs, host_run
 from research.fitting.logs import fit_logs, softened
 
 RUNS = (
@@ -44,23 +45,18 @@ GRAPH_LAUNCHES = (
     "tracelens/inference/vllm_prefilldecode_piecewise/graph_execution.json.gz",
 )
 PLAIN_LICENSES = ("MIT", "BSD", "Apache")
-MIN_SAMPLES = 30
-# The machine of one day: the host of 2026-11-27, a processor of the same name, took 1.6 times as long for the same work
-# (docs/benchmarks/new-traces.md), and with its runs blind steps of public traces err by 38.4 instead of 32.3 %.
-RECORDED, RECORDED_ON = Path("datasets/h200"), "2026-11-26"
-# Count twice, as raw examples once stood next to them. Counted once, waits in full launch queues pass the fence in some
-# of ResNet's ops, and blind steps of public traces err by 38.6 % (docs/benchmarks/new-traces.md).
-TWICE = ("gpt_l4_w1024_s1024_b8_v32k_bfloat16_x1_lo", "library_resnet50_s224_b64_bfloat16_sgd_x1_lo")
+RECORDED = Path("datasets/h200")
+PAUSED = "_sleep-"  # in names of recordings whose host sleeps on purpose
 DISTURBED = 0.3  # log residuals of graph launches beyond that count linearly
 LEAST_US = 0.5  # of a graph launch
 COST = ProfilerCost(
     op_us=0.88, range_us=0.48, call_us=0.0, step_us=0.0, provenance="datasets/cpu-gloo, median of cards"
 )
 PROVENANCE = (
-    "host_overhead_us, segment_us and lag_us.gpu: fitted by research/fitting/gpu_constants.py on 22 recorded runs of "
-    "an H200 (datasets/h200) and public Kineto traces (param MIT, HolisticTraceAnalysis MIT, TraceLens MIT; V100, "
-    "A100, H100 hosts), scaled to an EPYC 7763 by the single-thread speed of each device's usual host, robust "
-    "means and medians over all of them, without what the profiler adds (per op and "
+    "host_overhead_us, segment_us and lag_us.gpu: fitted by research/fitting/gpu_constants.py on 59 recordings of two "
+    "H200 machines (datasets/h200) and public Kineto traces (param MIT, HolisticTraceAnalysis MIT, TraceLens MIT; "
+    "V100, A100, H100 hosts), scaled to an EPYC 7763 by the single-thread speed of each device's usual host; "
+    "overheads are geometric means over runs, without each run's effect and what the profiler adds (per op and "
     "annotation of public traces 0.88 and 0.48 us, measured by the recorder on an AMD EPYC host; what it adds inside "
     "of their runtime calls, T4, is still there). Do not judge the analytical model on those runs with these "
     "constants. lag_us.gpu sync and thread, lag_us.cpu, copy_floor_us, "
@@ -108,23 +104,33 @@ def _scaled(graph: ExecutionGraph) -> ExecutionGraph:
     return graph if device is None else on_reference_host(graph, default_cluster(device).host_speed)
 
 
-def host_graphs(without: str = "") -> list[ExecutionGraph]:
-    """What host constants are fitted on, but the runs of a project."""
+def host_graphs(without: str = "") -> list[tuple[str, ExecutionGraph]]:
+    """Campaign and graph of each run that host constants are fitted on, but the runs of a project.
+
+    A campaign is a project of public traces, or a day of our own recordings: each day had a host of its own.
+    """
     public = tuple(run for run in RUNS if run.split("/")[0] != without)
-    result = [_scaled(without_profiler(graph, COST)) for graph in graphs(mirror(), public)]
-    recorded = [run for run in sorted(RECORDED.glob("*/[0-9]*/run.json"))
-                if str((files.read_json(run) or {})["recorded_at"]).startswith(RECORDED_ON)]  # fmt: skip
-    recorded = [run for run in recorded for _ in range(1 + (run.parent.parent.name in TWICE))]
-    result += [_scaled(without_profiler(load_graph(run.parent, None), TYPICAL_ON_GPU)) for run in recorded]
-    # Without latencies of nodes outside of steps: there the profiler starts and stops.
-    return [replace(graph, nodes=graph.nodes.assign(
-        latency_us=graph.nodes["latency_us"].where(graph.nodes["step"] >= 0))) for graph in result]  # fmt: skip
+    measured = [(run.split("/")[0], without_profiler(graph, COST))
+                for run, graph in zip(public, graphs(mirror(), public), strict=True)]  # fmt: skip
+    for run in sorted(RECORDED.glob("*/[0-9]*/run.json")):
+        if PAUSED not in run.parent.parent.name:
+            day = str((files.read_json(run) or {})["recorded_at"])[: len("2026-11-26")]
+            measured.append((day, without_profiler(load_graph(run.parent, None), TYPICAL_ON_GPU)))
+    return [(campaign, _in_steps(_scaled(graph))) for campaign, graph in measured]
 
 
-def fit_hosts(measured: Sequence[ExecutionGraph]) -> AnalyticConstants:
+def _in_steps(graph: ExecutionGraph) -> ExecutionGraph:
+    """Without latencies of nodes outside of steps: there the profiler starts and stops."""
+    return replace(
+        graph, nodes=graph.nodes.assign(latency_us=graph.nodes["latency_us"].where(graph.nodes["step"] >= 0))
+    )
+
+
+def fit_hosts(measured: Sequence[tuple[str, ExecutionGraph]]) -> AnalyticConstants:
     """The shipped constants with host overheads and lags of these graphs."""
     base = load_constants(conf_dir("analytic") / "gpu.yaml")
-    return fit_lags(measured, "gpu", fit_host_overheads(measured, base, min_samples=MIN_SAMPLES))
+    fitted = fit_host_runs([host_run(campaign, graph) for campaign, graph in measured], base)
+    return fit_lags([graph for _, graph in measured], "gpu", fitted)
 
 
 def main() -> None:
@@ -132,7 +138,7 @@ def main() -> None:
     out = Path(sys.argv[1]) if len(sys.argv) > 1 else conf_dir("analytic") / "gpu.yaml"
     result = host_graphs()
     served = map(_scaled, graphs(mirror(), GRAPH_LAUNCHES))
-    fitted = fit_graph_launches([*result, *served], fit_hosts(result))
+    fitted = fit_graph_launches([*(graph for _, graph in result), *served], fit_hosts(result))
     print({k: round(v, 2) for k, v in fitted.segment_us.items()}, fitted.lag_us["gpu"], len(fitted.host_overhead_us))
     save_constants(replace(fitted, provenance=PROVENANCE), out)
 
