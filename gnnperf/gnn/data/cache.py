@@ -53,7 +53,7 @@ def cached_graph(path: Path, build: Callable[[], HeteroData]) -> HeteroData:
     graph = build()
     path.parent.mkdir(parents=True, exist_ok=True)
     held = io.BytesIO()
-    torch.save(_packed(graph), held)
+    torch.save(packed(graph), held)
     write_bytes(path, held.getvalue())
     return graph
 
@@ -70,8 +70,8 @@ def read_graph(path: Path) -> HeteroData:
     return HeteroData.from_dict(result)
 
 
-def _packed(graph: HeteroData) -> dict[str, str | torch.Tensor]:
-    """One tensor per dtype: torch's reader takes longer for the two hundred of a graph than training on it does."""
+def packed(graph: HeteroData) -> dict[str, str | torch.Tensor]:
+    """One tensor per dtype: readers and hashes take longer for the two hundred of a graph than training on it does."""
     flat, layout = defaultdict[str, list[torch.Tensor]](list), []
     for key, store in graph.to_dict().items():
         for name, value in store.items():

@@ -22,7 +22,7 @@ from gnnperf.analytic import (
     read_calibrated_calls,
 )
 from gnnperf.core import InputError, Mapped, in_turn
-from gnnperf.gnn.data.cache import cached_graph, content_digest, fingerprint, read_graph
+from gnnperf.gnn.data.cache import cached_graph, content_digest, fingerprint, packed, read_graph
 from gnnperf.gnn.data.features import features
 from gnnperf.gnn.data.floors import TypedFloors, fit_floors
 from gnnperf.gnn.data.machine_scales import MachineScales, in_own_scale
@@ -276,7 +276,7 @@ def _predicted(step: Step) -> tuple[object, ...]:
         graph.tables,
     )
     measured = (step.run, step.workload, step.step_us, graph.nodes, graph.edges, graph.cross_step)
-    return (*measured, machine, step.data.to_dict(), estimates)
+    return (*measured, machine, packed(step.data), estimates)
 
 
 @dataclass(frozen=True)
