@@ -17,10 +17,10 @@ from gnnperf.analytic.convolution.model import ConvolutionPass, default_convolut
 from gnnperf.analytic.embedding.calls import DENSE_SIZES, SIZES
 from gnnperf.analytic.gemm.constants import default_gemm_constants, of_tables, typical
 from gnnperf.analytic.gemm.model import gemm_us, products
-from gnnperf.analytic.kernels.call import KernelCall, Setting
+from gnnperf.analytic.kernels.call import KernelCall, Setting, sized
 from gnnperf.analytic.kernels.dispatch import kernel_times
 from gnnperf.analytic.kernels.nodes import compute_nodes_us, distinct_calls
-from gnnperf.analytic.memory_bound.calls import elementwise_calls_us, lists_us, reductions_us, streams_us
+from gnnperf.analytic.memory_bound.calls import _scan_steps, elementwise_calls_us, lists_us, reductions_us, streams_us
 from gnnperf.analytic.memory_bound.constants import default_memory_constants
 from gnnperf.analytic.memory_bound.streams import chain_us, elementwise_us, stream_us
 from gnnperf.analytic.normalization import _rows_and_columns
@@ -195,8 +195,21 @@ def test_what_instructions_bound_costs_their_cycles() -> None:
     added_us = streams_us(calls[:1], setting)[0] - DEVICE.launch_floor_us
     assert added_us == pytest.approx(100_000 * setting.memory.lane_cycles["index_add"] / cycles_per_us)
     assert elementwise_calls_us(calls[1:], ROUND)[0] == pytest.approx(DEVICE.launch_floor_us + 4096 * 300 / 1e3)
-    unmeasured = [call("aten::cumsum", [shape, []]) for shape in ([65536, 8], [4096, 16])]  # of either axis
-    assert (elementwise_calls_us(unmeasured, ROUND) < 20.0).all()
+
+
+@pytest.mark.parametrize(
+    ("shape", "steps"),
+    [
+        ([8192, 8], 8192),
+        ([4, 300, 8], 300),  # down the middle axis
+        ([256, 4096], 32),  # along rows: 2^((9 + 12 - 8) // 2) = 64 threads of two elements each
+        ([2, 100_000], 98),  # 512 threads at most
+        ([4096, 4096], 128),  # 2^(9 // 2) = 16 threads
+        ([4096], np.nan),  # one row: all blocks (cub)
+    ],
+)
+def test_steps_of_a_scan(shape: list[int], steps: float) -> None:
+    assert sized([call("aten::cumsum", [shape, []])], _scan_steps, 1)[0, 0] == pytest.approx(steps, nan_ok=True)
 
 
 # --- nodes
@@ -256,7 +269,12 @@ INDEXED = replace(ROUND, memory=replace(CONSTANTS, index_cycles={
         ("aten::mul", [[100, 100], [100, 100], [100, 100]], 12, None),  # out=
         ("aten::mul", [[100, 100], [100]], 8.04, "broadcast"),
         ("aten::mul", [[100, 100], [100]], 6.04, "broadcast_mixed"),
-        ("aten::div", [[100, 100], []], 8, "expanded"),
+        ("aten::div", [[100, 10, 10], []], 8.0008, "expanded"),  # by a number
+        ("aten::div", [[100, 10, 10], []], 8.0004, None),  # by a tensor of one element
+        ("aten::div_", [[100, 10, 10], []], 8.0008, None),
+        ("aten::div", [[100, 100], []], 8.0008, None),
+        ("aten::div", [[100, 100], [100, 100]], 12, "broadcast"),  # counts
+        ("aten::div", [[10_000], [10_000]], 12, None),
         ("aten::copy_", [[100, 5, 5, 4], [100, 5, 5, 4]], 8, "strided"),
         ("aten::copy_", [[100, 10, 10], [100, 10, 10]], 8, "transposed"),
         ("aten::copy_", [[100, 100], [100, 100]], 8, None),
