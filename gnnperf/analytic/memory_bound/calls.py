@@ -233,11 +233,10 @@ def _key(call: KernelCall) -> str:
     other_bytes = call.moved_bytes - 2 * prod(result) * call.item_bytes
     if call.op_name == "aten::div" and len(shapes) == 1 and long_axes > 2 and other_bytes == NUMBER_BYTES:
         return EXPANDED
-    if name == "div" and len(shapes) == 2 and shapes[0] == shapes[1] and long_axes > 1:
-        return BROADCAST
+    counts = name == "div" and len(shapes) == 2 and shapes[0] == shapes[1] and long_axes > 1
     of_one_dtype = (sum(sizes) + prod(result)) * call.item_bytes
     mixed = name in MIXING and len(shapes) > 1 and bool(abs(call.moved_bytes - of_one_dtype) >= prod(result))
-    return "_".join([BROADCAST] * (min(sizes, default=1) < prod(result)) + [MIXED] * mixed) or name
+    return "_".join([BROADCAST] * (counts or min(sizes, default=1) < prod(result)) + [MIXED] * mixed) or name
 
 
 def _read_again(call: KernelCall, setting: Setting) -> float:
