@@ -94,7 +94,7 @@ SLOW, FREE = 9.0, 1e-6
     ("fused", "unfused", "which", "expected"),
     [
         (1.0, 1.0, FORWARD, 36 * 18 * 8 * 4 + (18 * 52 * 12 + 45 * 32) * 4 / 0.5e6),  # 20,736 and the transforms
-        (0.5, SLOW, FORWARD, 65536 / 2 + 25 * 32 * 4 / 0.5e6),
+        (0.5, SLOW, FORWARD, 2.0 + (65536 - 2) / 2 + 25 * 32 * 4 / 0.5e6),
         (SLOW, SLOW, FORWARD, 57600.0),  # direct
         (FREE, SLOW, GRAD_WEIGHT, 57600.0),  # no fused kernel
     ],
