@@ -18,7 +18,7 @@ from gnnperf.graph import build_graph
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.trace import read_run
 from gnnperf.whatif import ScaleBatch, apply
-from gnnperf.whatif.batch_shapes import find_batch, scale_call
+from gnnperf.whatif.batch_shapes import _without_sequence, find_batch, scale_call
 from tests.generate.transformer.plans import small
 from tests.whatif.loops import loop
 from tests.whatif.programs import (
@@ -63,6 +63,13 @@ def test_by_hand() -> None:
     assert result["message_bytes"][[ARRIVE, EXIT, TRANSFER]].tolist() == [4.0 * 12 * 5] * 3
     assert result["latency_us"][[LINEAR, TRANSFER]].isna().all()
     assert result["latency_us"][[UPDATE, SEND]].notna().all()
+
+
+def test_what_all_samples_share_is_no_batch() -> None:
+    """Positions [1,3] of two sequences of 3 tokens, and a table of 4 distances; a batch of one stays one."""
+    tokens = ("aten::embedding", "forward", ((7, 5), (2, 3)))
+    assert _without_sequence({(2, 3), (6, 5), (1, 3), (3,), (1, 4, 5), (4, 5)}, [tokens]) == {2, 6}
+    assert _without_sequence({(1, 3), (3, 5)}, [("aten::embedding", "forward", ((7, 5), (1, 3)))]) == {1, 3}
 
 
 def test_gradients_of_parameters_keep_their_message() -> None:
