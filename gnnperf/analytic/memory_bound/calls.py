@@ -122,12 +122,13 @@ def _concatenated(parts: Sequence[tuple[int, ...]], elements: float) -> tuple[st
 def _copied(shape: tuple[int, ...], source: tuple[int, ...], each_bytes: float, call: KernelCall) -> tuple[str, float]:
     """A copy without a cast has a view as its source: its program wants another order of the elements.
 
-    With three axes it is mostly a batch of transposed matrices: neighbors in one are not neighbors in the other.
+    With three axes it is mostly a batch of transposed matrices: neighbors in one are not neighbors in the other. Where
+    an edge is shorter than a warp, a sector that a load touches serves the next ones.
     """
     if each_bytes == WIDENED_BYTES and call.known_dtype == "float32":
         return CASTS, prod(shape)
     if shape == source and len(shape) > 2 and each_bytes == 2 * call.item_bytes:
-        return TRANSPOSED if len(shape) == 3 else STRIDED, prod(shape)
+        return TRANSPOSED if len(shape) == 3 and min(shape[1:]) >= WARP_THREADS else STRIDED, prod(shape)
     return "", 0.0
 
 
@@ -235,7 +236,8 @@ def _key(call: KernelCall) -> str:
         return EXPANDED
     counts = name == "div" and len(shapes) == 2 and shapes[0] == shapes[1] and long_axes > 1
     of_one_dtype = (sum(sizes) + prod(result)) * call.item_bytes
-    mixed = name in MIXING and len(shapes) > 1 and bool(abs(call.moved_bytes - of_one_dtype) >= prod(result))
+    differs = bool(call.moved_bytes > 0 and abs(call.moved_bytes - of_one_dtype) >= prod(result))
+    mixed = name in MIXING and len(shapes) > 1 and differs
     return "_".join([BROADCAST] * (counts or min(sizes, default=1) < prod(result)) + [MIXED] * mixed) or name
 
 

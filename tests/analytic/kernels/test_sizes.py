@@ -285,7 +285,8 @@ INDEXED = replace(ROUND, memory=replace(CONSTANTS, index_cycles={
         ("aten::div", [[100, 100], [100, 100]], 12, "broadcast"),  # counts
         ("aten::div", [[10_000], [10_000]], 12, None),
         ("aten::copy_", [[100, 5, 5, 4], [100, 5, 5, 4]], 8, "strided"),
-        ("aten::copy_", [[100, 10, 10], [100, 10, 10]], 8, "transposed"),
+        ("aten::copy_", [[8, 25, 50], [8, 25, 50]], 8, "strided"),  # an edge is shorter than a warp
+        ("aten::copy_", [[5, 40, 50], [5, 40, 50]], 8, "transposed"),
         ("aten::copy_", [[100, 100], [100, 100]], 8, None),
         ("aten::cat", [[[10, 5, 100], [10, 5, 100]], []], 8, None),
     ],
