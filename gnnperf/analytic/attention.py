@@ -34,11 +34,11 @@ from gnnperf.hardware import DeviceSpec
 
 FORWARD_PRODUCTS, FUSED_BACKWARD_PRODUCTS = 2, 5  # Dao 2023, section 4.1: 4 and 10 FLOPs per pair and column
 BLOCK_QUERIES, FLOAT32_BLOCK = 128, 64  # Dao 2023, kernel_forward.h (xformers); backward blocks hold as many keys
-# kernel_forward.h: scores sum over steps of 32 columns; results have tiles of 64 columns, or 128 of wider heads
-FLOAT32_STEP, FLOAT32_TILE = 32, 64
+# flash_attn 2 has a kernel for each 32 columns of a head. In kernel_forward.h, scores sum over steps of 32 columns, and
+# results have tiles of 64 columns, or 128 of wider heads.
+HEAD_STEP, FLOAT32_TILE = 32, 64
 # Of cuDNN on H200 (datasets/h200): two blocks at a time on a causal mask's diagonal, and no kernel for narrower heads.
 CUDNN_DIAGONAL, CUDNN_WIDTH = 2 * BLOCK_QUERIES, 64.0
-HEAD_WIDTHS = np.array([32.0, 64.0, 96.0, 128.0, 160.0, 192.0, 224.0, 256.0])  # flash_attn 2: one kernel for each
 
 
 @dataclass(frozen=True)
@@ -63,11 +63,11 @@ class Attentions:
     @property
     def columns(self) -> np.ndarray:
         """Columns [calls] of a head that a kernel multiplies, in the mean over products for scores and for results."""
-        if self.float32:
-            tile = np.where(self.head_dim > FLOAT32_TILE, 2 * FLOAT32_TILE, FLOAT32_TILE)  # [calls]
-            return (rounded_up(self.head_dim, FLOAT32_STEP) + np.ceil(self.head_dim / tile) * tile) / 2
-        padded = HEAD_WIDTHS[np.minimum(np.searchsorted(HEAD_WIDTHS, self.head_dim), len(HEAD_WIDTHS) - 1)]
-        return np.maximum(np.maximum(padded, self.head_dim), np.where(self.cudnn, CUDNN_WIDTH, 0.0))
+        padded = rounded_up(self.head_dim, HEAD_STEP)  # [calls]
+        if not self.float32:
+            return np.maximum(padded, np.where(self.cudnn, CUDNN_WIDTH, 0.0))
+        tile = np.where(self.head_dim > FLOAT32_TILE, 2 * FLOAT32_TILE, FLOAT32_TILE)  # [calls]
+        return (padded + np.ceil(self.head_dim / tile) * tile) / 2
 
     @property
     def pairs(self) -> np.ndarray:

@@ -80,11 +80,6 @@ def test_what_does_not_fit_is_one_message(changed: dict[str, Any], message: str)
 CONSTANTS = ContentionConstants(CpuContention(2e9, 5e8), "a test")
 
 
-def test_what_is_saved_is_read(tmp_path: Path) -> None:
-    write_constants(tmp_path / "own.yaml", CONSTANTS, 6)
-    assert read_constants(tmp_path / "own.yaml", ContentionConstants) == CONSTANTS
-
-
 def test_a_gpu_has_its_own_links() -> None:
     result = CONSTANTS.on(load_cluster("hgx_h100"))
     assert (result.ranks_per_inner_link, result.ranks_per_outer_link, result.ranks_per_node) == (1, 1, 8)

@@ -7,8 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from convolved import convolution, flops_us, sizes
-from hypothesis import given
-from hypothesis import strategies as st
 from round_device import CONSTANTS, DEVICE
 
 from gnnperf.analytic.convolution.calls import convolutions_us
@@ -118,15 +116,6 @@ def test_nothing_is_faster_than_moving_the_tensors() -> None:
     constants = ConvolutionConstants(FREE, FREE, FREE, FREE, FREE, FREE)
     result = algorithms(convolution(), FORWARD, 4, DEVICE, CONSTANTS, flops_us).fastest_us(constants)
     assert result == pytest.approx([2.0 + 4 * 2688 / 0.5e6])
-
-
-@given(st.integers(1, 64), st.integers(1, 64), st.sampled_from(list(ConvolutionPass)))
-def test_more_images_are_never_faster(one: int, other: int, which: ConvolutionPass) -> None:
-    few, many = (
-        algorithms(convolution(images=n), which, 4, DEVICE, CONSTANTS, flops_us).fastest_us(ALIKE)[0]
-        for n in sorted((one, other))
-    )
-    assert few <= many
 
 
 ROUND = Setting(DEVICE, CONSTANTS, default_gemm_constants(), default_convolution_constants())

@@ -48,14 +48,8 @@ def matrix_units_us(
         added_bytes = np.where(parts > 1, SUM_BYTES * result.batch * result.m * result.n, 0.0)
     slower = np.where((pixels > 1) & (pixels % vector > 0), memory.convolution["unaligned"], 1.0)
     by_image = np.maximum(product_us(result) * slower, moved_us) + traffic_us(added_bytes, 1.0, device, memory)
-    adds = (
-        calls.images
-        * calls.out_height
-        * calls.out_width
-        * calls.in_channels
-        * taps
-        * rounded_up(calls.out_channels, BLOCK)
-    )
+    results = calls.images * calls.out_height * calls.out_width  # [calls]
+    adds = results * calls.in_channels * taps * rounded_up(calls.out_channels, BLOCK)
     lanes = device.launch_floor_us + issue_us(adds, memory.lane_cycles["few_channels"], device)
     unturned = np.where(calls.in_channels < vector, lanes, implicit)
     unturned = np.where((taps == 1) & (calls.stride == 1), by_image, unturned)

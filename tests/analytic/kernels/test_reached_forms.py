@@ -6,7 +6,6 @@ import json
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 from round_device import CONSTANTS, DEVICE
 from traces import Event, call, kernel, mark, op, run_of, trace
@@ -27,7 +26,6 @@ from gnnperf.graph import build_graph
 from gnnperf.graph.execution_graph import TableCounts
 from gnnperf.hardware.catalog import default_cluster, load_device
 from tests.analytic.kernels.calls import call as op_call
-from tests.analytic.kernels.calls import node_row
 
 ROUND = Setting(DEVICE, CONSTANTS, default_gemm_constants(), default_convolution_constants())
 H100 = load_device("h100_sxm")
@@ -175,10 +173,3 @@ def test_more_skew_and_warm_caches_help_and_more_tables_do_not() -> None:
     assert us(skew=4.0) < us()
     assert us(skew=8.0, warm=True) <= us(skew=8.0)
     assert us(skew=8.0, warm=True, tables=1.0) <= us(skew=8.0, warm=True, tables=100.0)
-
-
-def test_nodes_share_what_their_call_costs() -> None:
-    requested = bag(100_000, 16)
-    row = node_row(requested)
-    nodes = pd.DataFrame([row])
-    assert compute_nodes_us(nodes, DEVICE, 4.0, [COUNTS]) < compute_nodes_us(nodes, DEVICE, 4.0)
