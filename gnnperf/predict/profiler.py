@@ -111,9 +111,8 @@ def from_removed(result: StepPrediction, profiler: RecordedProfiler) -> StepPred
     """Mark a prediction that is without the profiler as a whole; it is compared with the step timed without it."""
     about = WithoutProfiler(result.step_time_us, profiler.cost, profiler.unprofiled_us, True)
     notes = (CALIBRATED, *result.notes) if profiler.is_calibrated else result.notes
-    warnings = result.warnings
-    if not profiler.is_calibrated and about.error is not None and abs(about.error) > CLOSE:
-        steps_ms = result.step_time_us / 1e3, (about.measured_us or 0.0) / 1e3
-        warnings = (OUT_OF_REACH.format(*steps_ms, *SCALES), *warnings)
+    is_far = not profiler.is_calibrated and abs(about.error or 0.0) > CLOSE
+    steps_ms = result.step_time_us / 1e3, (profiler.unprofiled_us or 0.0) / 1e3
+    warnings = (*((OUT_OF_REACH.format(*steps_ms, *SCALES),) * is_far), *result.warnings)
     return replace(result, measured_step_time_us=profiler.unprofiled_us, without_profiler=about, notes=notes,
                    warnings=warnings)  # fmt: skip

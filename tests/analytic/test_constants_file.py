@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.analytic.constants_file import AboveZero, constants_from, read_constants, rounded
-from gnnperf.analytic.contention_constants import ContentionConstants, CpuContention, default_contention
+from gnnperf.analytic.contention_constants import ContentionConstants, CpuContention
 from gnnperf.core.errors import InputError, require
 from gnnperf.hardware import load_cluster, load_device
 from gnnperf.hardware.contention import UNLIMITED, Bucket
@@ -108,7 +108,3 @@ def test_the_analytical_prediction_is_of_ops_isolated() -> None:
     isolated = AnalyticPredictor(contention=CONSTANTS).predict(graph, cluster).isolated
     assert isolated is not None
     assert (np.asarray(isolated.nodes).all(), isolated.contention) == (True, CONSTANTS.on(cluster))
-
-
-def test_shipped_constants_name_their_command() -> None:
-    assert "research.fitting.contention" in default_contention().provenance

@@ -17,7 +17,7 @@ from gnnperf.generate.transformer.build import build_plan
 from gnnperf.graph import build_graph
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.trace import read_run
-from gnnperf.whatif import ScaleBatch, apply
+from gnnperf.whatif import ScaleBatch
 from gnnperf.whatif.batch_shapes import _without_sequence, find_batch, scale_call
 from tests.generate.transformer.plans import small
 from tests.whatif.loops import loop
@@ -85,16 +85,6 @@ def test_edited_is_what_the_program_would_be(size: tuple[int, int, int, int], fa
     batch, *rest = size
     edited = ScaleBatch(factor)(layer(batch, *rest, sends=sends)).graph
     assert_same(edited, layer(round(batch * factor), *rest, sends=sends))
-
-
-@settings(max_examples=5)
-@given(sizes)
-def test_factors_compose(size: tuple[int, int, int, int]) -> None:
-    graph = layer(*size)
-    assert_same(apply(graph, [ScaleBatch(2.0), ScaleBatch(3.0)]).graph, ScaleBatch(6.0)(graph).graph)
-    back = apply(graph, [ScaleBatch(2.0), ScaleBatch(0.5)])
-    assert_same(back.graph, graph)
-    assert back.touched[LINEAR]
 
 
 def test_one_changes_nothing() -> None:
