@@ -19,7 +19,7 @@ CONSTANTS = MemoryConstants(
             "nll_loss_target": 2.0, "depthwise_round": 200.0},
     index_cycles=dict.fromkeys(("cast", "mixed", "broadcast", "broadcast_mixed", "strided", "transposed", "expanded",
                                 "reduced", "reduced_row", "gather_row"), 1.0),
-    attention={"backward_share": 0.7, "dropout_slowdown": 2.4, "lanes_share": 0.4},
+    attention={"backward_share": 0.7, "dropout_slowdown": 2.4, "float32_flops_per_clock": 80.0},
     convolution={"implicit": 1.5, "implicit_unaligned": 2.0, "unaligned": 3.0},
     rows={"layer_norm": KERNEL, "softmax_warp": KERNEL, "softmax_block": KERNEL},
     gaps={"add": EventGap(call_us=20.0, issue_share=0.5)}, provenance="round numbers",

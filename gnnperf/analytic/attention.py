@@ -11,13 +11,15 @@ What a fused kernel reaches (`fused_rates`) is not fitted:
   (WARP_SHARE: Luo et al. 2024, "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture", mma against wgmma);
 - a pair of query and key costs an exponential, of which an SM finishes EXPONENTIALS_PER_CLOCK (CUDA C++ programming
   guide, throughput of native arithmetic); that is as long as so many columns of a head take (Shah et al. 2024,
-  FlashAttention-3, section 1, makes the same count). It is computed again backward.
+  FlashAttention-3, section 1, makes the same count). It is computed again backward;
+- in float32, from Ampere on, a product is three of TF32 (CUTLASS's OpMultiplyAddFastF32, in xformers' kernels of torch:
+  gemm_kernel_utils.h), whose operands an SM splits at a rate of its own, whatever its units. That rate is fitted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -26,15 +28,17 @@ from gnnperf.analytic.gemm.constants import typical
 from gnnperf.analytic.gemm.model import ITEM_BYTES, rate_key
 from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, known_rows, rounded_up, sized
 from gnnperf.analytic.memory_bound.constants import MemoryConstants
-from gnnperf.analytic.memory_bound.streams import stream_us, traffic_us
+from gnnperf.analytic.memory_bound.streams import DEFAULT_LANES_PER_SM, stream_us, traffic_us
 from gnnperf.graph import UnknownCost
 from gnnperf.hardware import DeviceSpec
 
 FORWARD_PRODUCTS, FUSED_BACKWARD_PRODUCTS = 2, 5  # Dao 2023, section 4.1: 4 and 10 FLOPs per pair and column
-BLOCK_QUERIES = 128  # Dao 2023; backward blocks hold as many keys
+BLOCK_QUERIES, FLOAT32_BLOCK = 128, 64  # Dao 2023, kernel_forward.h (xformers); backward blocks hold as many keys
+# flash_attn 2 has a kernel for each 32 columns of a head. In kernel_forward.h, scores sum over steps of 32 columns, and
+# results have tiles of 64 columns, or 128 of wider heads.
+HEAD_STEP, FLOAT32_TILE = 32, 64
 # Of cuDNN on H200 (datasets/h200): two blocks at a time on a causal mask's diagonal, and no kernel for narrower heads.
 CUDNN_DIAGONAL, CUDNN_WIDTH = 2 * BLOCK_QUERIES, 64.0
-HEAD_WIDTHS = np.array([32.0, 64.0, 96.0, 128.0, 160.0, 192.0, 224.0, 256.0])  # flash_attn 2: one kernel for each
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,21 @@ class Attentions:
     causal: np.ndarray  # bool: a query sees no later key
     lower_right: np.ndarray | bool = False  # bool: the mask is aligned at the last query and key, not at the first
     cudnn: np.ndarray | bool = False  # bool: a kernel of cuDNN, see CUDNN_DIAGONAL
-    block: np.ndarray | float = BLOCK_QUERIES  # queries of a block
+    float32: bool = field(default=False, kw_only=True)
+
+    @property
+    def block(self) -> int:
+        """Queries of a block."""
+        return FLOAT32_BLOCK if self.float32 else BLOCK_QUERIES
+
+    @property
+    def columns(self) -> np.ndarray:
+        """Columns [calls] of a head that a kernel multiplies, in the mean over products for scores and for results."""
+        padded = rounded_up(self.head_dim, HEAD_STEP)  # [calls]
+        if not self.float32:
+            return np.maximum(padded, np.where(self.cudnn, CUDNN_WIDTH, 0.0))
+        tile = np.where(self.head_dim > FLOAT32_TILE, 2 * FLOAT32_TILE, FLOAT32_TILE)  # [calls]
+        return (padded + np.ceil(self.head_dim / tile) * tile) / 2
 
     @property
     def pairs(self) -> np.ndarray:
@@ -82,19 +100,17 @@ def fused_bytes(calls: Attentions, item_bytes: float, backward: bool = False) ->
 
 
 def fused_us(
-    calls: Attentions, item_bytes: float, peak_flops_per_s: float, device: DeviceSpec, constants: MemoryConstants,
-    rates: tuple[float, float], backward: bool = False,
+    calls: Attentions, item_bytes: float, device: DeviceSpec, constants: MemoryConstants, rates: tuple[float, float],
+    backward: bool = False,
 ) -> np.ndarray:  # fmt: skip
     """Device time [calls] us of a fused kernel: the longer of waves of blocks and bytes."""
-    padded = HEAD_WIDTHS[np.minimum(np.searchsorted(HEAD_WIDTHS, calls.head_dim), len(HEAD_WIDTHS) - 1)]  # [calls]
-    width = np.maximum(np.maximum(padded, calls.head_dim), np.where(calls.cudnn, CUDNN_WIDTH, 0.0))
-    share, pair_columns = rates
+    flops_per_s, pair_columns = rates
     along = calls.keys if backward else calls.queries
     blocks = calls.batch * calls.heads * np.ceil(along / calls.block)  # [calls]
     idle = np.ceil(blocks / device.num_sms) * device.num_sms / np.maximum(blocks, 1.0)  # [calls] from 1 up
     work = flops(calls, backward) * calls.computed_pairs / calls.pairs  # [calls]
-    work *= (width + pair_columns) / calls.head_dim * idle
-    compute = work / (peak_flops_per_s * share) * 1e6 + device.launch_floor_us  # [calls]
+    work *= (calls.columns + pair_columns) / calls.head_dim * idle
+    compute = work / flops_per_s * 1e6 + device.launch_floor_us  # [calls]
     own = np.maximum(compute, stream_us(fused_bytes(calls, item_bytes, backward), device, constants))
     sums = calls.batch * calls.heads * calls.queries * calls.head_dim * SUMS_BYTES  # [calls]
     return own + (traffic_us(sums, 1.0, device, constants) if backward else 0.0)
@@ -107,9 +123,8 @@ SUMS_BYTES = 2 + 2 + 4 + 4 + 2
 WARP_SHARE: Mapping[str, float] = {"hopper": 0.63}
 CUDNN = "cudnn_attention"
 FLOPS_PER_COLUMN = {False: 4.0, True: 10.0}  # of a pair, forward and backward (Dao 2023, section 4.1)
-# Not on matrix units, in blocks of 64 queries (xformers' kernels in torch: mem_eff_attention/kernel_forward.h).
-LANES, LANES_BLOCK = "float32", 64
-DTYPES = ("float16", "bfloat16", LANES)
+FLOAT32, TF32_PRODUCTS, FLOAT32_LANES = "float32", 3.0, 128  # lanes of an SM of Hopper, where the rate is fitted
+DTYPES = ("float16", "bfloat16", FLOAT32)
 _SDPA = "aten::_scaled_dot_product_"
 FUSED = {
     "aten::scaled_dot_product_attention": False  # of an op table; in a trace, the op that it calls has the kernel
@@ -124,43 +139,43 @@ FUSED = {
 
 
 def attentions_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
-    """[n] us of fused attention in 16 bits; NaN: another op or dtype, no matrix units for it, or lengths not known."""
+    """[n] us of fused attention; NaN: another op or dtype, no matrix units for 16 bits, or lengths not known."""
     result = np.full(len(calls), np.nan)
     sizes = sized(calls, _sizes, 6)
     flash, cudnn = (np.array([kind in call.op_name for call in calls], dtype=bool) for kind in ("flash", "cudnn"))
     kinds = [(call.known_dtype, FUSED.get(call.op_name)) for call in calls]
     for dtype, backward in {k for k in kinds if k[0] in DTYPES and k[1] is not None}:
-        key = dtype if dtype == LANES else rate_key(setting.device, dtype)
-        if dtype != LANES and not key.endswith("_matrix"):
+        if dtype != FLOAT32 and not rate_key(setting.device, dtype).endswith("_matrix"):
             continue
         same = np.array([k == (dtype, backward) for k in kinds])
         rows = np.intersect1d(known_rows(sizes), np.flatnonzero(same))
         batch, heads, queries, keys, head_dim = sizes[rows, :5].T
-        block = LANES_BLOCK if dtype == LANES else BLOCK_QUERIES
-        # A block works on all its positions; those beyond the end are masked.
-        queries, keys = rounded_up(queries, block), rounded_up(keys, block)
         requested = Attentions(batch, heads, queries, keys, head_dim, sizes[rows, 5] > 0, flash[rows], cudnn[rows],
-                               block)  # fmt: skip
-        device = setting.device if dtype == LANES else as_specified(setting, dtype)
-        result[rows] = fused_us(requested, ITEM_BYTES[dtype], device.flops_per_s[key], setting.device, setting.memory,
+                               float32=dtype == FLOAT32)  # fmt: skip
+        # A block works on all its positions; those beyond the end are masked.
+        requested = replace(requested, queries=rounded_up(queries, requested.block),
+                            keys=rounded_up(keys, requested.block))  # fmt: skip
+        result[rows] = fused_us(requested, ITEM_BYTES[dtype], setting.device, setting.memory,
                                fused_rates(setting, dtype, bool(backward)), bool(backward))  # fmt: skip
     dropped = [call.op_name == _SDPA + CUDNN and call.num_kernels > 1 for call in calls]
     return result * np.where(dropped, setting.memory.attention["dropout_slowdown"], 1.0)
 
 
 def fused_rates(setting: Setting, dtype: str, backward: bool) -> tuple[float, float]:
-    """A fused kernel's share of the units' peak in full waves, and its softmax per pair as columns of a head."""
-    if dtype == LANES:
-        device, key, share = setting.device, dtype, setting.memory.attention["lanes_share"]
+    """FLOP/s of a fused kernel in full waves, and its softmax per pair as columns of a head."""
+    split, memory = dtype == FLOAT32, setting.memory.attention
+    device, key = as_specified(setting, dtype, split), rate_key(setting.device, dtype, split)
+    matrix = key.endswith("_matrix")
+    rate = device.flops_per_s[key] * typical(setting.gemm["matrix" if matrix else "vector"], "compute_share")
+    if split:  # without units of TF32, lanes reach the same share of those of an SM with units
+        lanes = FLOAT32_LANES if matrix else device.lanes_per_sm or DEFAULT_LANES_PER_SM
+        issued = memory["float32_flops_per_clock"] * lanes / FLOAT32_LANES * device.num_sms * device.clock_hz
+        rate = min(rate / (TF32_PRODUCTS if matrix else 1.0), issued)
     else:
-        device = as_specified(setting, dtype)
-        key, share = rate_key(device, dtype), typical(setting.gemm["matrix"], "compute_share")
-        share *= WARP_SHARE.get(device.architecture, 1.0)
-        slower = backward and device.architecture in WARP_SHARE
-        share *= setting.memory.attention["backward_share"] if slower else 1.0
-    per_clock = device.flops_per_s[key] * share / (device.num_sms * device.clock_hz)  # of one SM
-    columns = per_clock / EXPONENTIALS_PER_CLOCK / FLOPS_PER_COLUMN[backward]
-    return share, columns
+        rate *= WARP_SHARE.get(device.architecture or "", 1.0)
+        rate *= memory["backward_share"] if backward and device.architecture in WARP_SHARE else 1.0
+    per_clock = rate / (device.num_sms * device.clock_hz)  # of one SM
+    return rate, per_clock / EXPONENTIALS_PER_CLOCK / FLOPS_PER_COLUMN[backward]
 
 
 def _sizes(call: KernelCall) -> tuple[float, ...]:

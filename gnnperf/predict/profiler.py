@@ -25,6 +25,10 @@ CLOSE = 0.02  # relative: a step without the profiler that needs no calibration
 NUM_HALVINGS = 10  # leave 0.3 % of a scale
 SCALES = (0.25, 4.0)  # of the cost per event, between which it is calibrated
 CALIBRATED = "The profiler's cost is calibrated to the step that was timed without it, so their difference is no error."
+OUT_OF_REACH = (
+    "Without the profiler, the step is predicted to take {:.4g} ms and was timed at {:.4g} ms: no cost from {:g} to "
+    "{:g} times the recorder's leads there. Edits start from the predicted step."
+)
 LEAST_SHARE = 0.02  # of the step, on its critical path: a smaller cost is not worth a line
 
 
@@ -107,4 +111,8 @@ def from_removed(result: StepPrediction, profiler: RecordedProfiler) -> StepPred
     """Mark a prediction that is without the profiler as a whole; it is compared with the step timed without it."""
     about = WithoutProfiler(result.step_time_us, profiler.cost, profiler.unprofiled_us, True)
     notes = (CALIBRATED, *result.notes) if profiler.is_calibrated else result.notes
-    return replace(result, measured_step_time_us=profiler.unprofiled_us, without_profiler=about, notes=notes)
+    is_far = not profiler.is_calibrated and abs(about.error or 0.0) > CLOSE
+    steps_ms = result.step_time_us / 1e3, (profiler.unprofiled_us or 0.0) / 1e3
+    warnings = (*((OUT_OF_REACH.format(*steps_ms, *SCALES),) * is_far), *result.warnings)
+    return replace(result, measured_step_time_us=profiler.unprofiled_us, without_profiler=about, notes=notes,
+                   warnings=warnings)  # fmt: skip

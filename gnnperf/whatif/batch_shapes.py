@@ -14,7 +14,6 @@ parameter where ops do to it only what they do to unmistakable parameters (a gra
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
@@ -147,7 +146,7 @@ def find_batch(graph: ExecutionGraph) -> Batch:
     """Sizes and parameters of a graph. Raises InputError: no op shows which of its arguments is data."""
     calls = calls_of(graph.nodes)
     parameters = frozenset(_parameters(calls))
-    sizes = _without_sequence(Counter(_leading(calls, parameters)), calls)
+    sizes = _without_sequence(set(_data(calls, parameters)), calls)
     sizes |= set(_indexing(calls, sizes))
     if not sizes:
         raise InputError("no op whose shapes tell the batch", where=f"graph {graph.name!r}",
@@ -234,18 +233,18 @@ def _parameters(calls: list[Call]) -> Iterator[Shape]:
                 yield from tensors(argument)
 
 
-def _leading(calls: list[Call], parameters: frozenset[Shape]) -> Iterator[int]:
-    """First sizes of arguments that are data by position."""
+def _data(calls: list[Call], parameters: frozenset[Shape]) -> Iterator[Shape]:
+    """Shapes of arguments that are data by position."""
     for name, phase, arguments in calls:
         op = op_of(name)
         places = DATA.get(op, ()) if phase != Phase.OPTIMIZER else ()
         for place in places:
             if place < len(arguments):
-                yield from (shape[0] for shape in tensors(arguments[place]))
+                yield from tensors(arguments[place])
         if op in PRODUCTS and phase == Phase.FORWARD and len(arguments) > 1 and arguments[1] in parameters:
             first = next(iter(tensors(arguments[0])), ())
             if len(first) > 1:
-                yield first[-2] if op == "bmm" else first[0]
+                yield first[-2:] if op == "bmm" else first
 
 
 def _indexing(calls: list[Call], sizes: set[int]) -> Iterator[int]:
@@ -257,16 +256,18 @@ def _indexing(calls: list[Call], sizes: set[int]) -> Iterator[int]:
                         and one[1:] == rows[1:] and one[0] > 1)  # fmt: skip
 
 
-def _without_sequence(result: Counter[int], calls: list[Call]) -> set[int]:
-    """Leave out lengths of sequences, which lead where positions are looked up: 8 x 64 tokens = 512, so 64 is none."""
+def _without_sequence(data: set[Shape], calls: list[Call]) -> set[int]:
+    """First sizes of data but lengths of sequences, which lead where positions are looked up.
+
+    8 x 64 tokens = 512, so 64 is none. Then [1,64] is the same for all samples, and neither 1 nor its length is one.
+    """
     second = {(shape[0], shape[1]) for _, _, arguments in calls for shape in all_shapes(arguments) if len(shape) > 1}
-    return {
-        size
-        for size in result
-        if size == 1 or not any(
-            (batch, size) in second and batch * size in result for batch in result if batch not in (size, 1)
-        )
-    }  # fmt: skip
+    result = {shape[0] for shape in data}
+    pairs = [(batch, size) for batch, size in second
+             if size not in (batch, 1) and batch > 1 and {batch, batch * size} <= result]  # fmt: skip
+    lengths = {size for _, size in pairs}
+    shared = {1, *(shape[1] for shape in data if len(shape) > 1 and shape[0] == 1)} if pairs else set()
+    return result - lengths - (shared - {size for batch, length in pairs for size in (batch, batch * length)})
 
 
 def _pattern(call: Call) -> Pattern:

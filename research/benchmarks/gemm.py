@@ -7,11 +7,10 @@ gemm float8, float8_block, float4: with the kernel that quantizes) and float32 o
 for the launch).
 
 unseen: all GPUs of one generation are left out together. devices: one GPU at a time, its siblings stay, fitted as the
-shipped constants are.
-measured: bfloat16 on an unseen generation, of which some rows are measured: they correct the others as `measured=` of
-predict.py does (gnnperf.predict.similar). Means over SEEDS, which choose the rows among POOL others.
-Next to the model the trivial predictions on the same rows. "own launch" is the model with the one number that is the
-host's, the wait for the launch, read off the unseen machine.
+shipped constants are. measured: bfloat16 on an unseen generation, of which some rows are measured: they correct the
+others as `measured=` of predict.py does (gnnperf.predict.similar). Means over SEEDS, which choose the rows among POOL
+others. Next to the model the trivial predictions on the same rows. "own launch" is the model with the one number that
+is the host's, the wait for the launch, read off the unseen machine.
 """
 
 from __future__ import annotations

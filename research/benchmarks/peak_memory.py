@@ -6,8 +6,7 @@ Every rank of every recording of datasets/cpu-gloo. Nothing is fitted. The rules
 at the errors of first recordings of the train runs of split `run`, so its other parts are distinguished; those in no
 part serve interventions and resemble train runs. The programs keep four batches, which no trace shows and which is
 stated here (`batches_held=4`); with the one that a step reads, the last column. Next to it trivial predictions: what is
-held
-between steps, twice the parameters, the median of the train runs, and the train run of the same program that is
+held between steps, twice the parameters, the median of the train runs, and the train run of the same program that is
 nearest in parameters, then in inputs (not the run itself).
 """
 

@@ -4,9 +4,8 @@
     ... trace_kernels --coverage        share of kernel time with a modeled latency, all GPU recordings
 
 Every op call with device time, all its kernels together. Only constants of AMD's GPUs were fitted on these traces
-(`research.fitting.cdna`). "op, other runs" is the trivial
-baseline: the median time of calls of that name in all other recordings. Errors are over calls; "total" is the error of
-a GPU's device time.
+(`research.fitting.cdna`). "op, other runs" is the trivial baseline: the median time of calls of that name in all other
+recordings. Errors are over calls; "total" is the error of a GPU's device time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Fit ConvolutionConstants on op tables of eager calls between events, whose host got slower from size to size.
 
-Rows have the columns of `research.tables` for convolutions, `calls_before` among them: sizes that the same
-process had
+Rows have the columns of `research.tables` for convolutions, `calls_before` among them: sizes that the same process had
 called before. They were called in random order, so that what grows with that number is the host's and not the op's:
 
     observed = first call + growth x calls before + fastest algorithm
@@ -9,8 +8,7 @@ called before. They were called in random order, so that what grows with that nu
     GNNPERF_DATA_MIRROR=FOLDER python -m research.fitting.convolution [OUT.yaml]
 
 writes conf/analytic/convolution.yaml, from NeuSight's convolutions (MIT) on every device of the catalog, with the
-constants of gemms and streams that ship. To judge the model, fit them again without the chip
-that it is judged on.
+constants of gemms and streams that ship. To judge the model, fit them again without the chip that it is judged on.
 """
 
 from __future__ import annotations

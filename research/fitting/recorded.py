@@ -126,7 +126,7 @@ def main() -> None:
     print_head("constant", "ships", "fitted", *("calls", "ms", "error by time") * 2)
     backward = rows["op"].str.endswith("attention_backward") & ~rows["masked"]
     attentions = {"backward_share": rows[backward], "dropout_slowdown": rows[rows["dropped"]],
-                  "lanes_share": rows[rows["op"].str.contains("efficient_attention")]}  # fmt: skip
+                  "float32_flops_per_clock": rows[rows["op"].str.contains("efficient_attention")]}  # fmt: skip
     for key, own in attentions.items():
         fitted(key, memory.attention[key], partial(changed_us, memory, "attention", key), own)
     streams = asdict(memory.programs[load_device(DEVICE).architecture or ""])

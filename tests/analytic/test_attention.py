@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,7 +12,7 @@ from round_device import CONSTANTS, DEVICE
 
 from gnnperf.analytic.attention import Attentions, flops, fused_bytes, fused_us
 
-RATES = 0.5, 0.0  # share of the peak, columns of a pair
+RATES = 4e12, 0.0  # FLOP/s, columns of a pair
 
 
 def attention(length: float = 256, head_dim: float = 64, heads: float = 5, causal: bool = False) -> Attentions:
@@ -19,7 +21,7 @@ def attention(length: float = 256, head_dim: float = 64, heads: float = 5, causa
 
 
 def fused(calls: Attentions, backward: bool = False, rates: tuple[float, float] = RATES) -> float:
-    return float(fused_us(calls, 2, 8e12, DEVICE, CONSTANTS, rates, backward)[0])
+    return float(fused_us(calls, 2, DEVICE, CONSTANTS, rates, backward)[0])
 
 
 def test_flops_and_bytes_by_hand() -> None:
@@ -43,6 +45,11 @@ def test_narrow_heads_are_padded_and_softmax_counts_as_columns() -> None:
     assert fused(attention(head_dim=192)) - 2.0 == pytest.approx(2 * even)
     softmax = (RATES[0], 96.0)
     assert fused(attention(head_dim=96), rates=softmax) - 2.0 == pytest.approx(2 * even)
+
+
+def test_heads_in_float32_are_padded_to_steps_for_scores_and_to_tiles_for_results() -> None:
+    widths = [replace(attention(head_dim=n), float32=True).columns[0] for n in (16, 32, 64, 80, 160)]
+    assert widths == [(32 + 64) / 2, (32 + 64) / 2, 64, (96 + 128) / 2, (160 + 256) / 2]
 
 
 @given(st.integers(1, 4096), st.integers(1, 4096), st.booleans(), st.booleans())

@@ -7,10 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from convolved import convolution, flops_us, sizes
-from hypothesis import given
-from hypothesis import strategies as st
 from round_device import CONSTANTS, DEVICE
 
+from gnnperf.analytic.convolution.calls import convolutions_us
 from gnnperf.analytic.convolution.kernels import depthwise_us, matrix_units_us
 from gnnperf.analytic.convolution.model import (
     ConvolutionConstants,
@@ -28,6 +27,7 @@ from gnnperf.analytic.convolution.model import (
 from gnnperf.analytic.gemm.constants import default_gemm_constants
 from gnnperf.analytic.gemm.model import SPLITS, WHOLE, Products, Splits
 from gnnperf.analytic.kernels.call import Setting
+from tests.analytic.kernels.calls import call
 
 FORWARD, GRAD_INPUT, GRAD_WEIGHT = ConvolutionPass
 
@@ -94,7 +94,7 @@ SLOW, FREE = 9.0, 1e-6
     ("fused", "unfused", "which", "expected"),
     [
         (1.0, 1.0, FORWARD, 36 * 18 * 8 * 4 + (18 * 52 * 12 + 45 * 32) * 4 / 0.5e6),  # 20,736 and the transforms
-        (0.5, SLOW, FORWARD, 65536 / 2 + 25 * 32 * 4 / 0.5e6),
+        (0.5, SLOW, FORWARD, 2.0 + (65536 - 2) / 2 + 25 * 32 * 4 / 0.5e6),
         (SLOW, SLOW, FORWARD, 57600.0),  # direct
         (FREE, SLOW, GRAD_WEIGHT, 57600.0),  # no fused kernel
     ],
@@ -118,32 +118,37 @@ def test_nothing_is_faster_than_moving_the_tensors() -> None:
     assert result == pytest.approx([2.0 + 4 * 2688 / 0.5e6])
 
 
-@given(st.integers(1, 64), st.integers(1, 64), st.sampled_from(list(ConvolutionPass)))
-def test_more_images_are_never_faster(one: int, other: int, which: ConvolutionPass) -> None:
-    few, many = (
-        algorithms(convolution(images=n), which, 4, DEVICE, CONSTANTS, flops_us).fastest_us(ALIKE)[0]
-        for n in sorted((one, other))
-    )
-    assert few <= many
-
-
 ROUND = Setting(DEVICE, CONSTANTS, default_gemm_constants(), default_convolution_constants())
 POINTWISE = {"channels": 8, "window": 1, "padding": 0}
 BLOCKS_US = (2 * 2 * 32 * 128 + 8 * 32 * 32) * 50 / 1e6  # 2 images and results of 32 x 128; 8 filters of 32 x 32
 
 
 @pytest.mark.parametrize(
-    ("which", "item_bytes", "expected"),
+    ("which", "own", "expected"),
     [
-        (FORWARD, 2, 800 * (200 + 20 * 9) / 1e6),  # 2 x 4 x 10 x 10 results of 9 taps
-        (GRAD_INPUT, 2, 800 * (500 + 10 * 9) / 1e6),
+        (FORWARD, True, 800 * (200 + 20 * 9) / 1e6),  # 2 x 4 x 10 x 10 results of 9 taps
+        (GRAD_INPUT, True, 800 * (500 + 10 * 9) / 1e6),
         # 4 x 9 blocks of 2 warps, an image each: 4 rounds of 32 results and 2 to start
-        (GRAD_WEIGHT, 2, 36 * 2 * 32 * 6 * 40 / 1e6 + 6 * 200 / 1e3),
-        (GRAD_WEIGHT, 4, 7200 * 100 / 1e6),  # cuDNN's: a cost per multiply-add
+        (GRAD_WEIGHT, True, 36 * 2 * 32 * 6 * 40 / 1e6 + 6 * 200 / 1e3),
+        (GRAD_WEIGHT, False, 7200 * 100 / 1e6),  # cuDNN's: a cost per multiply-add
     ],
 )
-def test_depthwise_convolutions_are_no_products(which: ConvolutionPass, item_bytes: float, expected: float) -> None:
-    assert depthwise_us(convolution(out=4, groups=4), which, item_bytes, ROUND) == pytest.approx([2.0 + expected])
+def test_depthwise_convolutions_are_no_products(which: ConvolutionPass, own: bool, expected: float) -> None:
+    us = depthwise_us(convolution(out=4, groups=4), which, np.array([own]), ROUND)
+    assert us == pytest.approx([2.0 + expected])
+
+
+@pytest.mark.parametrize(
+    ("op", "dtype", "own"),
+    [("_conv_depthwise2d", "float32", True), ("_convolution", "float16", True), ("_convolution", "float32", False),
+     ("cudnn_convolution", "float16", False)],
+)  # fmt: skip
+def test_the_op_shows_whose_depthwise_kernel_runs_or_else_the_dtype(op: str, dtype: str, own: bool) -> None:
+    requested = call("aten::_conv_depthwise2d", [[2, 4, 10, 10], [4, 1, 3, 3], [], [], [], [], []], dtype,
+                     ["", "", "[3, 3]", "", "[1, 1]", "[1, 1]", "[1, 1]"])  # fmt: skip
+    assert (requested.flops, requested.moved_bytes / requested.item_bytes) == (2 * 800 * 9, 800 + 36 + 800)
+    us = convolutions_us([replace(requested, op_name=f"aten::{op}")], ROUND)
+    assert us == pytest.approx([2.0 + (800 * (200 + 20 * 9) if own else 7200 * 10) / 1e6])
 
 
 @pytest.mark.parametrize(

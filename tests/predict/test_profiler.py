@@ -97,6 +97,17 @@ def test_an_imported_run_keeps_what_its_card_states(tmp_path: Path) -> None:
     assert (plain.step_time_us, plain.measured_us) == pytest.approx((own.step_time_us, own.measured_us))
 
 
+def test_a_step_that_no_cost_leads_to_is_named_with_both_times(tmp_path: Path) -> None:
+    shutil.copytree(HOST_BOUND, tmp_path / "run")
+    card = json.loads((HOST_BOUND / "run.json").read_text())
+    card["step_time"]["without_profiler"]["median_us"] = 1234.0
+    (tmp_path / "run" / "run.json").write_text(json.dumps(card))
+    result = predicted(tmp_path / "run", Profiler.remove)
+    given = f"predicted to take {result.step_time_us / 1e3:.4g} ms and was timed at 1.234 ms: no cost from 0.25 to 4 "
+    assert given in result.warnings[0]
+    assert not any("no cost from" in one for one in predicted(HOST_BOUND, Profiler.remove).warnings)
+
+
 def test_a_step_that_was_never_timed_without_the_profiler_has_no_error(tmp_path: Path) -> None:
     shutil.copytree(HOST_BOUND, tmp_path / "run")
     (tmp_path / "run" / "run.json").unlink()

@@ -16,7 +16,7 @@ from math import prod
 
 import numpy as np
 
-from gnnperf.analytic.convolution.kernels import depthwise_us, matrix_units_us
+from gnnperf.analytic.convolution.kernels import OWN_ITEM_BYTES, depthwise_us, matrix_units_us
 from gnnperf.analytic.convolution.model import Algorithms, ConvolutionPass, Convolutions, algorithms
 from gnnperf.analytic.gemm.calls import has_rate, plain_dtype, product_us
 from gnnperf.analytic.gemm.constants import ANY_KERNELS, of_tables
@@ -92,10 +92,11 @@ def _weight(call: KernelCall) -> tuple[float, ...]:
     return _geometry(image, (grad[1], image[1], *[edge] * (len(image) - 2)), float(prod(grad[2:])))
 
 
+TORCHS_DEPTHWISE = ("aten::_conv_depthwise2d", "aten::conv_depthwise3d")
 _BACKENDS = ("cudnn", "miopen", "mkldnn")
 _FORWARD = ("aten::convolution", "aten::_convolution", "aten::convolution_overrideable", "aten::conv1d", "aten::conv2d",
             "aten::conv3d", "aten::cudnn_convolution_relu", "aten::thnn_conv2d", "aten::_slow_conv2d_forward",
-            *(f"aten::{b}_convolution" for b in _BACKENDS))  # fmt: skip
+            *(f"aten::{b}_convolution" for b in _BACKENDS), *TORCHS_DEPTHWISE)  # fmt: skip
 PASS_OF: Mapping[str, tuple[ConvolutionPass, Sizes]] = {
     **dict.fromkeys(_FORWARD, (FORWARD, _forward)),
     # (input [N, K, P, Q], weight [K, C, R, S], ...): the gradient of an image of C channels
@@ -149,8 +150,14 @@ def _pass_us(calls: Sequence[KernelCall], which: ConvolutionPass, setting: Setti
         else:
             result[rows] = lanes_algorithms(requested, which, dtype, setting).fastest_us(setting.convolution)
         depthwise = (requested.groups > 1) & (requested.groups == requested.in_channels)
-        result[rows] = np.where(depthwise, depthwise_us(requested, which, ITEM_BYTES[dtype], setting), result[rows])
+        own = np.array([has_torchs_kernel(calls[r]) for r in rows], bool)  # [rows]
+        result[rows] = np.where(depthwise, depthwise_us(requested, which, own, setting), result[rows])
     return result
+
+
+def has_torchs_kernel(call: KernelCall) -> bool:
+    """Whether a depthwise convolution is torch's own, not cuDNN's; ops around either are torch's in 16 bits."""
+    return call.op_name in TORCHS_DEPTHWISE or ("cudnn" not in call.op_name and call.item_bytes == OWN_ITEM_BYTES)
 
 
 def turned_share(call: KernelCall) -> float:

@@ -11,7 +11,7 @@ few channels count as 32. Where rows are no whole vectors of 16 bytes, libraries
 Depthwise (groups == channels): torch's own kernels (DepthwiseConv2d.cu, 16 bits, contiguous) have a thread per result,
 or per pixel of the input's gradient. The weight's gradient has a block per channel and tap, whose warps take images in
 turn and 32 results at a time: short images leave threads idle, and few blocks leave SMs waiting for memory. Others, in
-float32 and channels last, are cuDNN's: lane cycles of a multiply-add. A node shows the dtype, not the layout.
+float32 and channels last, are cuDNN's: lane cycles of a multiply-add. The op's name shows which, or else its dtype.
 """
 
 from __future__ import annotations
@@ -48,14 +48,8 @@ def matrix_units_us(
         added_bytes = np.where(parts > 1, SUM_BYTES * result.batch * result.m * result.n, 0.0)
     slower = np.where((pixels > 1) & (pixels % vector > 0), memory.convolution["unaligned"], 1.0)
     by_image = np.maximum(product_us(result) * slower, moved_us) + traffic_us(added_bytes, 1.0, device, memory)
-    adds = (
-        calls.images
-        * calls.out_height
-        * calls.out_width
-        * calls.in_channels
-        * taps
-        * rounded_up(calls.out_channels, BLOCK)
-    )
+    results = calls.images * calls.out_height * calls.out_width  # [calls]
+    adds = results * calls.in_channels * taps * rounded_up(calls.out_channels, BLOCK)
     lanes = device.launch_floor_us + issue_us(adds, memory.lane_cycles["few_channels"], device)
     unturned = np.where(calls.in_channels < vector, lanes, implicit)
     unturned = np.where((taps == 1) & (calls.stride == 1), by_image, unturned)
@@ -90,16 +84,15 @@ def _layouts_us(calls: Convolutions, item_bytes: float, setting: Setting) -> np.
     return np.maximum(issue, traffic_us(moved_bytes(calls, 2 * item_bytes), 1.0, setting.device, setting.memory))
 
 
-def depthwise_us(calls: Convolutions, which: ConvolutionPass, item_bytes: float, setting: Setting) -> np.ndarray:
-    """Time [calls] us, with the floor of a kernel."""
+def depthwise_us(calls: Convolutions, which: ConvolutionPass, own: np.ndarray, setting: Setting) -> np.ndarray:
+    """Time [calls] us, with the floor of a kernel: of torch's own where `own` [calls] is true, else of cuDNN's."""
     device, cycles = setting.device, setting.memory.lane_cycles
     taps = calls.window_height * calls.window_width  # [calls]
     results = calls.images * calls.out_channels * calls.out_height * calls.out_width
     pixels = calls.images * calls.in_channels * calls.in_height * calls.in_width
+    others = results * taps * cycles["depthwise" + "_weight" * (which is ConvolutionPass.GRAD_WEIGHT)]  # lane cycles
     waits_us = np.zeros(len(taps))
-    if item_bytes != OWN_ITEM_BYTES:
-        work = results * taps * cycles["depthwise" + "_weight" * (which is ConvolutionPass.GRAD_WEIGHT)]  # lane cycles
-    elif which is not ConvolutionPass.GRAD_WEIGHT:
+    if which is not ConvolutionPass.GRAD_WEIGHT:
         elements, name = (results, "result") if which is ConvolutionPass.FORWARD else (pixels, "pixel")
         work = elements * (cycles[f"depthwise_{name}"] + cycles[f"depthwise_{name}_tap"] * taps)
     else:
@@ -108,4 +101,4 @@ def depthwise_us(calls: Convolutions, which: ConvolutionPass, item_bytes: float,
         work = blocks * warps * WARP * rounds * cycles["depthwise_weight_tap"]
         in_turn = np.maximum(blocks / (BLOCKS_PER_SM * device.num_sms), 1.0)
         waits_us = rounds * in_turn * setting.memory.clocks["depthwise_round"] / device.clock_hz * US
-    return device.launch_floor_us + issue_us(work, 1.0, device) + waits_us
+    return device.launch_floor_us + np.where(own, issue_us(work, 1.0, device) + waits_us, issue_us(others, 1.0, device))

@@ -172,9 +172,10 @@ class Algorithms:
 
     direct: np.ndarray  # the products, or moving the tensors where that is longer (depthwise, 1 x 1)
     moved: np.ndarray  # image, weight and result streamed once: no algorithm takes less
-    fused_products: np.ndarray  # as such products only take; infinite for the weight's gradient
+    floor_us: float  # of the kernel with products; factors are of what is above it
+    fused_products: np.ndarray  # as such products only take above the floor; infinite for the weight's gradient
     fused_weight: np.ndarray  # the weight's transform, streamed
-    unfused_products: np.ndarray  # as such a batch by itself takes
+    unfused_products: np.ndarray  # as such a batch by itself takes above the floor
     transforms: np.ndarray  # what the unfused form's transforms read and write, streamed
     filtered: np.ndarray  # bool, whether Winograd's forms apply
 
@@ -182,7 +183,7 @@ class Algorithms:
         """Time [calls] us of the fastest one that applies."""
         fused = constants.fused_factor * self.fused_products + constants.weight_factor * self.fused_weight  # [calls]
         unfused = constants.unfused_factor * self.unfused_products + constants.transform_factor * self.transforms
-        winograd = np.maximum(np.minimum(fused, unfused), self.moved)  # [calls]
+        winograd = np.maximum(self.floor_us + np.minimum(fused, unfused), self.moved)  # [calls]
         return np.where(self.filtered, np.minimum(self.direct, winograd), self.direct)
 
 
@@ -201,9 +202,10 @@ def algorithms(
     return Algorithms(
         direct=np.maximum(product_us(as_products(calls, which, item_bytes), splits), moved_us),
         moved=moved_us,
-        fused_products=fused,
+        floor_us=device.launch_floor_us,
+        fused_products=fused - device.launch_floor_us,
         fused_weight=per_byte_us * weight_bytes(calls, FUSED_RESULTS, item_bytes),
-        unfused_products=product_us(unfused_products(calls, which, item_bytes)),
+        unfused_products=product_us(unfused_products(calls, which, item_bytes)) - device.launch_floor_us,
         transforms=per_byte_us * transformed,
         filtered=square & (calls.stride == 1) & (calls.groups == 1),
     )

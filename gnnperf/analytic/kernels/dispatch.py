@@ -108,7 +108,7 @@ def kernel_times(calls: Sequence[KernelCall], device: DeviceSpec, roofline_power
 
     Where a closed form applies, it is used: with a floor for each kernel after the first. Otherwise (unknown family,
     shapes that were not recorded, a dtype without a rate, a CPU) it is the roofline of the whole call. AMD's GPUs have
-    a roofline of their own per family (`cdna_us`). A call without work costs its floors.
+    a roofline of their own per family (`cdna_us`). A call without work costs its floors, those of its form if shorter.
     """
     roofline = roofline_us(calls, device, roofline_power)  # [n]
     works = np.array([c.flops > 0 or c.moved_bytes > 0 for c in calls], bool)  # [n]
@@ -120,7 +120,7 @@ def kernel_times(calls: Sequence[KernelCall], device: DeviceSpec, roofline_power
         formed = np.full(len(calls), np.nan)
     by_form = works & ~np.isnan(formed) & ~np.isnan(roofline)
     more_floors = (column(calls, "num_kernels") - 1) * device.launch_floor_us  # [n]
-    latency = np.where(by_form, formed, roofline) + more_floors
+    latency = np.where(by_form | (~works & (formed < roofline)), formed, roofline) + more_floors
     return KernelTimes(latency, bounds(calls, device, latency), by_form)
 
 

@@ -38,13 +38,14 @@ TENSORS_PER_LAUNCH = {1: 110, 2: 64, 3: 48, 4: 36, 5: 30}  # MultiTensorApply.cu
 # threads walk down rows. nll_loss_backward in two axes runs in one block.
 COLUMN_LEVEL, COLUMN_ROW, SCAN_ROW, LOSS_TARGET = "column_level", "column_row", "cumsum_row", "nll_loss_target"
 WARP_THREADS, BLOCK_COLUMNS = 32, 128  # Reduce.cuh: a block is a warp wide, and each of its threads has four columns
-# Of a cumsum down a matrix, the sizes measured (datasets/h200): a call does not have its axis, and along the columns of
-# a larger one it takes its bytes.
-SCAN_ROWS, SCAN_COLUMNS = 4096, 8
+# A scan is taken to go along the longest axis, as a call does not have its own: steps of a thread (ScanUtils.cuh,
+# scan_outer_dim), of a block's 512 along the last axis (scan_innermost_dim), and of all blocks if it is the only one.
+SCANS, SCAN_THREADS, LEAST_SCAN_THREADS = ("aten::cumsum", "aten::cumprod"), 512, 16
 # Keys of `index_cycles`. Kernels load 16 bytes at a time where all operands are contiguous and of a dtype (Loops.cuh).
 # A cast or a mixed pair takes element by element; a broadcast operand, or a view as the source, divides to index each
-# (OffsetCalculator.cuh). So do means' gradients, which are divided after they were expanded. Each row of a reduction is
-# a warp's, and each row of a gather a block's: these start one after the other (vectorized_gather_kernel).
+# (OffsetCalculator.cuh). So do tensors that were expanded before: a mean's gradient of three axes or more, which a
+# number of 64 bits divides, and the counts that divide sums of their shape. Each row of a reduction is a warp's, and
+# each row of a gather a block's: these start one after the other (vectorized_gather_kernel).
 CASTS, WIDENED_BYTES, STRIDED, TRANSPOSED = "cast", 2 + 4, "strided", "transposed"
 BROADCAST, MIXED, EXPANDED = "broadcast", "mixed", "expanded"
 REDUCED, REDUCED_ROW, GATHER_ROW = "reduced", "reduced_row", "gather_row"
@@ -54,7 +55,7 @@ MIXING = ("add", "sub", "mul", "div")  # ops whose operands may be of two dtypes
 ISSUED = {"aten::index_add": ("index_add", 3), "aten::max_pool2d_with_indices_backward": ("max_pool2d_backward", 1),
           "aten::avg_pool2d_backward": ("avg_pool2d_backward", 1),
           "aten::native_dropout": ("native_dropout", 0)}  # fmt: skip
-INDEX_BYTES = 8  # of a position: int64
+INDEX_BYTES = NUMBER_BYTES = 8  # of a position (int64), of a number (float64 or int64)
 BROADCAST_STREAMS = 3.0  # that pass between two sweeps of a broadcast operand: itself, another one, the result
 CHUNK_ELEMENTS, CHUNKS_PER_LAUNCH = 65536, 320  # MultiTensorApply.cuh: kChunkSize, depth_to_max_blocks
 
@@ -121,12 +122,13 @@ def _concatenated(parts: Sequence[tuple[int, ...]], elements: float) -> tuple[st
 def _copied(shape: tuple[int, ...], source: tuple[int, ...], each_bytes: float, call: KernelCall) -> tuple[str, float]:
     """A copy without a cast has a view as its source: its program wants another order of the elements.
 
-    With three axes it is mostly a batch of transposed matrices: neighbors in one are not neighbors in the other.
+    With three axes it is mostly a batch of transposed matrices: neighbors in one are not neighbors in the other. Where
+    an edge is shorter than a warp, a sector that a load touches serves the next ones.
     """
     if each_bytes == WIDENED_BYTES and call.known_dtype == "float32":
         return CASTS, prod(shape)
     if shape == source and len(shape) > 2 and each_bytes == 2 * call.item_bytes:
-        return TRANSPOSED if len(shape) == 3 else STRIDED, prod(shape)
+        return TRANSPOSED if len(shape) == 3 and min(shape[1:]) >= WARP_THREADS else STRIDED, prod(shape)
     return "", 0.0
 
 
@@ -153,7 +155,7 @@ def elementwise_calls_us(calls: Sequence[KernelCall], setting: Setting) -> Array
     for name in map(str, np.unique(names)):
         rows = np.flatnonzero(names == name)
         result[rows] = elementwise_us(name, elements[rows], moved[rows], setting.device, setting.memory, missing[rows])
-    scans = _clocks_us(sized(calls, _scanned_rows, 1)[:, 0], SCAN_ROW, setting)
+    scans = _clocks_us(sized(calls, _scan_steps, 1)[:, 0], SCAN_ROW, setting)
     result = _at_least(result, setting.device.launch_floor_us + scans)
     return _no_faster_than_arithmetic(result, calls, setting)
 
@@ -163,11 +165,17 @@ def _at_least(result_us: Array, other_us: Array) -> Array:
     return np.where(np.isnan(result_us), np.nan, np.fmax(result_us, other_us))
 
 
-def _scanned_rows(call: KernelCall) -> tuple[float]:
+def _scan_steps(call: KernelCall) -> tuple[float]:
+    """Steps one after the other: elements down another axis than the last, twice a row's threads along it."""
     shape = call.parsed().tensor(0).shape
-    if call.plain_name != "aten::cumsum" or len(shape) != 2 or shape[0] > SCAN_ROWS or shape[1] != SCAN_COLUMNS:
+    if call.plain_name not in SCANS or not prod(shape) > max(shape, default=1):
         raise UnknownCost
-    return (float(shape[0]),)
+    length = max(shape)
+    if shape[-1] < length:
+        return (float(length),)
+    row, rows = (np.ceil(np.log2(size)) for size in (length, prod(shape) / length))
+    threads = np.clip(2.0 ** ((np.log2(SCAN_THREADS) + row - rows) // 2), LEAST_SCAN_THREADS, SCAN_THREADS)
+    return (float(np.ceil(length / (2 * threads))),)
 
 
 def reductions_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
@@ -222,11 +230,15 @@ def _key(call: KernelCall) -> str:
         result, sizes = broadcast(shapes), list(map(prod, shapes))
     except UnknownCost:
         return name
-    if name == "div":
+    long_axes = sum(size > 1 for size in result)
+    other_bytes = call.moved_bytes - 2 * prod(result) * call.item_bytes
+    if call.op_name == "aten::div" and len(shapes) == 1 and long_axes > 2 and other_bytes == NUMBER_BYTES:
         return EXPANDED
+    counts = name == "div" and len(shapes) == 2 and shapes[0] == shapes[1] and long_axes > 1
     of_one_dtype = (sum(sizes) + prod(result)) * call.item_bytes
-    mixed = name in MIXING and len(shapes) > 1 and bool(abs(call.moved_bytes - of_one_dtype) >= prod(result))
-    return "_".join([BROADCAST] * (min(sizes, default=1) < prod(result)) + [MIXED] * mixed) or name
+    differs = bool(call.moved_bytes > 0 and abs(call.moved_bytes - of_one_dtype) >= prod(result))
+    mixed = name in MIXING and len(shapes) > 1 and differs
+    return "_".join([BROADCAST] * (counts or min(sizes, default=1) < prod(result)) + [MIXED] * mixed) or name
 
 
 def _read_again(call: KernelCall, setting: Setting) -> float:

@@ -67,7 +67,7 @@ class MemoryConstants:
     index_cycles: Mapping[str, FromZero]
     clocks: Mapping[str, FromZero]  # of steps that a block does one after the other: a row, a target, a level of a sum
     # what cuDNN's backward kernels reach on Hopper of its forward's rate, and how much longer its forward kernel takes
-    # that draws a mask of dropout, next to a second one
+    # that draws a mask of dropout, next to a second one; FLOPs that an SM of Hopper issues in a clock for float32
     attention: Mapping[str, AboveZero]
     # Time of a convolution's product on matrix units over that of a plain product of its sizes: implicit, whose
     # operands are gathered, and unaligned, whose rows are no whole vectors.

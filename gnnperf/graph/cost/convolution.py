@@ -6,7 +6,7 @@ weight already has input channels / groups in its second place, so groups cancel
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 
@@ -30,7 +30,7 @@ ATEN = Places(stride=3, padding=4, dilation=5, transposed=6, output_padding=7, g
 PLAIN = Places(stride=3, padding=4, dilation=5)  # conv1d/2d/3d
 CUDNN = Places(stride=3, padding=2, dilation=4)  # (input, weight, padding, stride, dilation, ...)
 ONEDNN = Places(stride=4, padding=3, dilation=5)  # (input, weight, bias, padding, stride, dilation, ...), MIOpen too
-SLOW = Places(stride=4, padding=5)  # (input, weight, kernel_size, bias, stride, padding)
+SLOW = Places(stride=4, padding=5, dilation=6)  # (input, weight, kernel_size, bias, stride, padding, [dilation])
 CUDNN_TRANSPOSE = Places(stride=4, padding=2, dilation=5, output_padding=3, groups=6)
 MIOPEN_TRANSPOSE = Places(stride=5, padding=3, dilation=6, output_padding=4, groups=7)
 
@@ -139,7 +139,8 @@ FORMULAS: dict[OpFamily, dict[str, Formula]] = {
         "aten::cudnn_convolution": forward(CUDNN, bias=None),
         **of_ops("miopen_convolution miopen_depthwise_convolution mkldnn_convolution", forward(ONEDNN, bias=2)),
         "mkldnn::_convolution_pointwise": forward(ONEDNN, bias=2),
-        **of_ops("thnn_conv2d _slow_conv2d_forward", forward(SLOW, bias=3)),
+        **of_ops("thnn_conv2d _slow_conv2d_forward", forward(replace(SLOW, dilation=None), bias=3)),
+        **of_ops("_conv_depthwise2d conv_depthwise3d", forward(SLOW, bias=3)),
         "aten::cudnn_convolution_transpose": partial(transposed, places=CUDNN_TRANSPOSE),
         "aten::miopen_convolution_transpose": partial(transposed, places=MIOPEN_TRANSPOSE),
         "aten::convolution_backward": backward,

@@ -68,9 +68,8 @@ def test_a_change_of_protocol_is_half_made_at_its_size() -> None:
     switch = ProtocolSwitch(extra_us=8.0, extra_hop_us=1.0, at_bytes=1e6, growth=1.0, sharpness=2.0)
     collective_model = CollectiveModel(0.0, 0.0, 1e18, 1e18, 0.0, (switch,))
     assert latency(collective_model, "all_reduce", 1e6, 4) == pytest.approx((8 + 6) / 2, rel=1e-4)
-    assert latency(collective_model, "all_reduce", 2e6, 8) == pytest.approx(
-        (8 + 14) / 2, rel=1e-4
-    )  # twice the ranks, twice the size
+    # twice the ranks, twice the size
+    assert latency(collective_model, "all_reduce", 2e6, 8) == pytest.approx((8 + 14) / 2, rel=1e-4)
     assert latency(collective_model, "all_reduce", 3e6, 4) == pytest.approx(14 * 9 / 10, rel=1e-4)
     assert latency(collective_model, "all_reduce", 0.0, 4) == pytest.approx(0.0, abs=1e-9)
 
@@ -79,9 +78,8 @@ def test_a_change_of_protocol_is_half_made_at_its_size() -> None:
 def test_more_bytes_are_never_faster(
     collective_model: CollectiveModel, kind: str, size: float, factor: float, ranks: int
 ) -> None:
-    assert latency(collective_model, kind, size * factor, ranks) >= latency(collective_model, kind, size, ranks) * (
-        1 - 1e-9
-    )
+    less, more = (latency(collective_model, kind, message, ranks) for message in (size, size * factor))
+    assert more >= less * (1 - 1e-9)
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 4, 6, 7, 8])

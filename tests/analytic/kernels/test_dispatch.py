@@ -68,9 +68,10 @@ def test_no_work_costs_the_floor_and_some_work_no_less(device: DeviceSpec) -> No
     calls = of_every_family(5, 40, "float32")
     own = default_memory_constants().programs.get(device.architecture or "")  # programs of its generation were measured
     least_us = device.launch_floor_us if own is None else own.start_us
-    assert times_us(list(map(without_work, calls)), device) == pytest.approx(device.launch_floor_us)
-    assert (times_us(calls, device) >= least_us).all()
-    assert not np.isnan(times_us(calls, device)).any()
+    idle_us, busy_us = times_us(list(map(without_work, calls)), device), times_us(calls, device)
+    assert ((least_us <= idle_us * SLACK) & (idle_us <= busy_us * SLACK)).all()
+    assert (idle_us <= device.launch_floor_us * SLACK).all()
+    assert not np.isnan(busy_us).any()
 
 
 def test_every_family_has_a_form_on_an_nvidia_gpu() -> None:

@@ -6,7 +6,6 @@ import json
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 from round_device import CONSTANTS, DEVICE
 from traces import Event, call, kernel, mark, op, run_of, trace
@@ -27,7 +26,6 @@ from gnnperf.graph import build_graph
 from gnnperf.graph.execution_graph import TableCounts
 from gnnperf.hardware.catalog import default_cluster, load_device
 from tests.analytic.kernels.calls import call as op_call
-from tests.analytic.kernels.calls import node_row
 
 ROUND = Setting(DEVICE, CONSTANTS, default_gemm_constants(), default_convolution_constants())
 H100 = load_device("h100_sxm")
@@ -86,11 +84,8 @@ def test_a_fused_kernel_costs_its_buffers_once_and_all_its_instructions() -> Non
 
 
 def test_a_fused_reduction_has_no_second_pass_inside() -> None:
-    few = op_call("triton_per_fused_sum_0", [[1000, 1000], [1]])
-    assert (
-        kernel_times([few], DEVICE, 4.0).latency_us[0]
-        < kernel_times([op_call("aten::sum", [[1000, 1000]])], DEVICE, 4.0).latency_us[0]
-    )
+    fused, plain = op_call("triton_per_fused_sum_0", [[1000, 1000], [1]]), op_call("aten::sum", [[1000, 1000]])
+    assert np.diff(kernel_times([fused, plain], DEVICE, 4.0).latency_us)[0] > 0
 
 
 def test_a_fused_kernel_without_recorded_buffers_has_no_prediction() -> None:
@@ -104,9 +99,8 @@ def test_a_fused_kernel_without_recorded_buffers_has_no_prediction() -> None:
 def test_two_of_four_is_faster_only_where_units_know_the_pattern() -> None:
     shapes = [[8192, 4096 * 9 // 16], [4096, 8192], []]
     requested = op_call("aten::_cslt_sparse_mm", shapes, "float16")
-    knows, does_not = (
-        kernel_times([requested], replace(H100, sparse_matrix_speedup=s), 4.0).latency_us[0] for s in (2.0, 1.0)
-    )
+    devices = [replace(H100, sparse_matrix_speedup=speedup) for speedup in (2.0, 1.0)]
+    knows, does_not = (kernel_times([requested], device, 4.0).latency_us[0] for device in devices)
     assert does_not == pytest.approx(2.0 * knows, rel=0.02)
 
 
@@ -175,10 +169,3 @@ def test_more_skew_and_warm_caches_help_and_more_tables_do_not() -> None:
     assert us(skew=4.0) < us()
     assert us(skew=8.0, warm=True) <= us(skew=8.0)
     assert us(skew=8.0, warm=True, tables=1.0) <= us(skew=8.0, warm=True, tables=100.0)
-
-
-def test_nodes_share_what_their_call_costs() -> None:
-    requested = bag(100_000, 16)
-    row = node_row(requested)
-    nodes = pd.DataFrame([row])
-    assert compute_nodes_us(nodes, DEVICE, 4.0, [COUNTS]) < compute_nodes_us(nodes, DEVICE, 4.0)
