@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from round_device import CONSTANTS, DEVICE, KERNEL
+from round_device import CONSTANTS, DEVICE
 
 from gnnperf.analytic.constants_file import read_constants
 from gnnperf.analytic.memory_bound.constants import MemoryConstants, MemorySystem, default_memory_constants
@@ -74,6 +75,15 @@ def test_a_fused_chain_takes_one_floor_its_buffers_and_the_instructions_of_all()
     assert chain_us(("add",), elements, moved, DEVICE, CONSTANTS) == isolated
 
 
+def test_a_chain_is_faster_than_its_ops_one_by_one() -> None:
+    elements = np.array([1e6])
+    fused = chain_us(("add", "mul", "relu"), elements, np.array([12e6]), DEVICE, CONSTANTS)
+    each = [elementwise_us(op, elements, np.array([m]), DEVICE, CONSTANTS)
+            for op, m in (("add", 12e6), ("mul", 8e6), ("relu", 8e6))]  # fmt: skip
+    assert sum(each) == pytest.approx([6.0 + 56.0])
+    assert fused < sum(each)
+
+
 def test_few_results_need_a_second_pass() -> None:
     assert reduction_us(np.array([1e6]), np.array([1.0]), 4, DEVICE, CONSTANTS) == pytest.approx([12.0], rel=1e-5)
     assert reduction_us(np.array([1e6]), np.array([1e3]), 4, DEVICE, CONSTANTS) == pytest.approx([10.008])
@@ -87,15 +97,33 @@ def test_more_bytes_are_never_faster(one: float, other: float) -> None:
         assert first <= second * (1 + 1e-12)
 
 
+@given(MANY_BYTES, st.floats(1.0, 100.0))
+def test_more_bandwidth_is_never_slower(moved: float, factor: float) -> None:
+    faster = replace(DEVICE, memory_bandwidth_bytes_per_s=DEVICE.memory_bandwidth_bytes_per_s * factor)
+    assert stream_us(np.array([moved]), faster, CONSTANTS) <= stream_us(np.array([moved]), DEVICE, CONSTANTS)
+
+
 def test_shipped_constants_are_plausible_and_say_where_they_come_from() -> None:
     constants = default_memory_constants()
     assert 0.5 < constants.stream_share < 1.0 and constants.partitioned_share < constants.cache_share
     assert constants.provenance
 
 
-def test_a_set_without_one_of_the_row_kernels_is_refused() -> None:
-    with pytest.raises(InputError, match="rows"):
-        replace(CONSTANTS, rows_of={"volta": {"layer_norm": KERNEL}})
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("colour", 1, "missing or unknown: colour"),
+        ("rows", {"layer_norm": {}}, "missing or unknown"),
+        ("rows_of", {"volta": {"layer_norm": {}}}, "rows_of.volta"),
+        ("gaps", {"add": {"call_us": -1.0, "issue_share": 0.5}}, "gaps.add.call_us"),
+    ],
+)
+def test_bad_constants_are_named(key: str, value: object, message: str, tmp_path: Path) -> None:
+    write_constants(tmp_path / "c.yaml", CONSTANTS, 6)
+    raw = yaml.safe_load((tmp_path / "c.yaml").read_text())
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump({**raw, key: value}))
+    with pytest.raises(InputError, match=message):
+        read_constants(tmp_path / "c.yaml", MemoryConstants)
 
 
 def test_a_device_has_the_share_of_the_memory_that_is_nearest() -> None:

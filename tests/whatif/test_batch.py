@@ -17,7 +17,7 @@ from gnnperf.generate.transformer.build import build_plan
 from gnnperf.graph import build_graph
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.trace import read_run
-from gnnperf.whatif import ScaleBatch
+from gnnperf.whatif import ScaleBatch, apply
 from gnnperf.whatif.batch_shapes import _without_sequence, find_batch, scale_call
 from tests.generate.transformer.plans import small
 from tests.whatif.loops import loop
@@ -234,3 +234,13 @@ def test_all_work_and_messages_of_a_tensor_parallel_run_grow(mirror: Path) -> No
     stays = works & (before["input_dims"].astype(object) == after["input_dims"].astype(object))
     assert before["latency_us"][stays].sum() < 0.1 * before["latency_us"][works].sum()
     assert before["latency_us"][stays].max() < 8.0  # scalars, and gradients of tables set to 0
+
+
+@settings(max_examples=5)
+@given(sizes)
+def test_factors_compose(size: tuple[int, int, int, int]) -> None:
+    graph = layer(*size)
+    assert_same(apply(graph, [ScaleBatch(2.0), ScaleBatch(3.0)]).graph, ScaleBatch(6.0)(graph).graph)
+    back = apply(graph, [ScaleBatch(2.0), ScaleBatch(0.5)])
+    assert_same(back.graph, graph)
+    assert back.touched[LINEAR]

@@ -77,6 +77,13 @@ def test_stalls_and_factors_commute(factor: float, us: float, rank: int) -> None
     np.testing.assert_allclose(one, other)
 
 
+@given(st.floats(0.1, 10.0), st.floats(0.1, 10.0))
+def test_factors_compose(first: float, second: float) -> None:
+    two = apply(loop(1), [Straggler(1, first), Straggler(1, second)])
+    one = apply(loop(1), [Straggler(1, first * second)])
+    np.testing.assert_allclose(on_recording(two).nodes["latency_us"], on_recording(one).nodes["latency_us"])
+
+
 def test_identities_change_nothing() -> None:
     graph = loop()
     same = apply(graph, [Straggler(0, 1.0), InputStall(0.0), OpLatency("aten::mm", factor=1.0)])

@@ -7,6 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 
 from gnnperf.core.errors import InputError
@@ -136,3 +138,9 @@ def test_a_kind_that_is_not_there_is_refused_with_those_that_are() -> None:
         CompressMessages("allreduce", ratio=0.5)(gradients())
     with pytest.raises(InputError, match="in forward"):
         CompressMessages(ratio=0.5, phase="forward")(gradients())
+
+
+@given(st.floats(0.01, 0.99), st.floats(0.01, 0.99))
+def test_ratios_compose(first: float, second: float) -> None:
+    both = apply(gradients(), [CompressMessages(ratio=first), CompressMessages(ratio=second)])
+    assert both.graph.nodes["message_bytes"][TRANSFER] == pytest.approx(MESSAGE * first * second)

@@ -123,6 +123,12 @@ def test_a_fit_without_costs_is_refused() -> None:
         fit_op_prices(calls(("my::op", np.nan, "float32", "unknown")), CORE)
 
 
+def test_there_and_back(tmp_path: Path) -> None:
+    before = replace(default_constants("cpu"), op_prices=PRICES)
+    save_constants(before, tmp_path / "c.yaml")
+    assert load_constants(tmp_path / "c.yaml") == before
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
