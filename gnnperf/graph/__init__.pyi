@@ -5,6 +5,7 @@ from .build import add_hardware as add_hardware
 from .build import build_graph as build_graph
 from .build import measured_end_us as measured_end_us
 from .cost.matmul import SPARSE_MATMUL_FORMULAS as SPARSE_MATMUL_FORMULAS
+from .cost.matmul import grouped_size as grouped_size
 from .cost.op_call import DTYPE_BYTES as DTYPE_BYTES
 from .cost.op_call import PROFILER_DTYPES as PROFILER_DTYPES
 from .cost.op_call import OpCall as OpCall

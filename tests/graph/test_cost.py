@@ -185,6 +185,22 @@ def test_packed_attention_is_unknown_because_lengths_are_data() -> None:
     assert result.family is OpFamily.ATTENTION
 
 
+@pytest.mark.parametrize(
+    ("dims", "flops", "result"),
+    [([[6, 4], [3, 4, 5], [3]], 2 * 6 * 4 * 5, 6 * 5), ([[3, 6, 4], [4, 9], [3]], 2 * 6 * 4 * 9, 6 * 9),
+     ([[6, 8], [8, 5], [2]], 2 * 6 * 8 * 5, 2 * 6 * 5), ([[3, 6, 4], [3, 4, 5], []], 2 * 3 * 6 * 4 * 5, 3 * 6 * 5)],
+    ids=["rows", "columns", "sums", "batched"],
+)  # fmt: skip
+def test_groups_of_a_product_divide_one_axis(dims: list, flops: float, result: int) -> None:
+    counted = cost("aten::_grouped_mm", dims, ["c10::BFloat16", "c10::BFloat16", "int" if dims[2] else ""])
+    assert counted.flops == flops and counted.family is OpFamily.GEMM
+    assert counted.bytes == 2 * (math.prod(dims[0]) + math.prod(dims[1]) + result)
+
+
+def test_groups_whose_number_is_not_recorded_have_no_cost() -> None:
+    assert math.isnan(cost("aten::_grouped_mm", [[6, 8], [8, 5], []], ["c10::BFloat16"] * 2 + [""]).flops)
+
+
 # --- bytes of ops, counted by hand ------------------------------------------------------------------------------------
 
 

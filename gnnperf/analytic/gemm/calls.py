@@ -24,7 +24,7 @@ from gnnperf.analytic.gemm.model import (
 )
 from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, known_rows, sized
 from gnnperf.analytic.memory_bound.streams import stream_us
-from gnnperf.graph import OpCall, UnknownCost, broadcast
+from gnnperf.graph import OpCall, UnknownCost, broadcast, grouped_size
 from gnnperf.hardware import DeviceSpec
 
 CALIBRATED_EDGE = 4096
@@ -69,6 +69,7 @@ SIZES: Mapping[str, Callable[[OpCall], Size]] = {
     **dict.fromkeys(("aten::addmm", "aten::_addmm_activation", "aten::baddbmm"), _operands(1)),
     **dict.fromkeys(("aten::matmul", "aten::mv"), _matmul),
     "aten::linear": _linear,
+    "aten::_grouped_mm": grouped_size,
 }
 
 

@@ -55,6 +55,36 @@ def scaled_mm(call: OpCall) -> Work:
     return Work(work.flops, total_bytes(a, b) + written)
 
 
+def grouped_size(call: OpCall) -> tuple[float, float, float, float]:
+    """Number of products of _grouped_mm(a, b, ends), and m, n and k of each.
+
+    Groups divide the rows of a [m, k] with b [groups, k, n], the columns of b [k, n] with a [groups, m, k], or with two
+    matrices the axis that is summed. They count as equal: `ends` are data, and only the total is recorded.
+
+    Raises UnknownCost: other shapes.
+    """
+    a, b = call.tensor(0).shape, call.tensor(1).shape
+    groups = [shape[0] for shape in (a, b) if len(shape) == 3] or [call.tensor(2).numel]
+    if {len(a), len(b)} - {2, 3} or len(set(groups)) > 1 or groups[0] < 1 or a[-1] != b[-2]:
+        raise UnknownCost
+    count, m, n, k = groups[0], float(a[-2]), float(b[-1]), float(a[-1])
+    match len(a), len(b):
+        case 2, 3:
+            m /= count
+        case 3, 2:
+            n /= count
+        case 2, 2:
+            k /= count
+    return float(count), m, n, k
+
+
+def grouped_mm(call: OpCall) -> Work:
+    """_grouped_mm(a, b, ends): the experts of a mixture."""
+    a, b = call.tensor(0), call.tensor(1)
+    count, m, n, k = grouped_size(call)
+    return Work(2.0 * count * m * n * k, total_bytes(a, b) + count * m * n * a.item_bytes)
+
+
 def dot(call: OpCall) -> Work:
     """dot(a [k], b [k])."""
     a, b = call.tensor(0), call.tensor(1)
@@ -152,6 +182,7 @@ FORMULAS: dict[OpFamily, dict[str, Formula]] = {
         **of_ops("linear mkldnn_linear", linear),
         "mkldnn::_linear_pointwise": linear,
         "aten::_scaled_mm": scaled_mm,
+        "aten::_grouped_mm": grouped_mm,
         **of_ops("matmul mv", matmul),
         "aten::dot": dot,
         "aten::mkldnn_rnn_layer": recurrent_layer(1.0),

@@ -79,6 +79,13 @@ def test_every_family_has_a_form_on_an_nvidia_gpu() -> None:
     assert kernel_times(calls, load_device("a100_sxm_80gb"), POWER).by_form.all()
 
 
+def test_products_of_experts_take_as_long_as_a_batch_of_them() -> None:
+    grouped = call("aten::_grouped_mm", [[4096, 1024], [8, 1024, 2048], [8]], "bfloat16")
+    batched = call("aten::bmm", [[8, 512, 1024], [8, 1024, 2048]], "bfloat16")
+    us = times_us([grouped, batched], load_device("h100_sxm"))
+    assert us[0] == us[1] > 2 * 4096 * 1024 * 2048 / 989e6
+
+
 def test_cpus_keep_the_roofline() -> None:
     device, calls = load_device("cpu_generic"), of_every_family(64, 256, "float32")
     result = kernel_times(calls, device, POWER)
