@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.command import Command
+
 MIRROR_VARIABLE = "GNNPERF_DATA_MIRROR"
 
 # Two cores are shared by the tests and by the processes some of them start. Set before torch is loaded.
@@ -45,6 +47,11 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         from compiled import compile_passes
 
         compile_passes()
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str]) -> Command:
+    return Command(capsys)
 
 
 @pytest.fixture(scope="session")
