@@ -11,8 +11,6 @@ between steps, twice the parameters, the median of the train runs, and the train
 nearest in parameters, then in inputs (not the run itself).
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 

@@ -9,8 +9,6 @@ baseline: the median time of calls of that name in all other recordings. Errors 
 a GPU's device time.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator, Sequence

@@ -9,8 +9,6 @@ here runs and seeds are drawn first and P is computed on the draw as on the data
 the interval wide.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum

@@ -3,8 +3,6 @@
 The metric was fixed before any model was trained: exp(mean(ln(max(|predicted / measured - 1|, 0.001)))).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 

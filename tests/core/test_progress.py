@@ -1,7 +1,5 @@
 """Bars: after two seconds; nothing where no one looks."""
 
-from __future__ import annotations
-
 import io
 import os
 import pty

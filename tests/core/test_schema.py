@@ -1,7 +1,5 @@
 """What files of others may hold: types and ranges of fields."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from pathlib import Path

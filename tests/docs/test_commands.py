@@ -3,8 +3,6 @@
 docs.made.run_commands runs them, after the tests: a renamed option is detected here already.
 """
 
-from __future__ import annotations
-
 import re
 import runpy
 from collections import Counter

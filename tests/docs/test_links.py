@@ -1,7 +1,5 @@
 """Links between pages lead somewhere: files, pages that the build makes, headings."""
 
-from __future__ import annotations
-
 import posixpath
 from functools import cache
 

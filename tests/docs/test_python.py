@@ -1,7 +1,5 @@
 """Python on pages compiles, names what there is, and runs where it reads a recording of the repository."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import importlib.util

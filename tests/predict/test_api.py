@@ -1,7 +1,5 @@
 """predict() in each mode on the toy graph, and the requests it refuses."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """`gnnperf ops predict`: one answer per row, reasons counted, errors where measured, one message for bad input."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Refusing what is not covered, with the measurement that would cover it."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Intervals of predictions: from recordings of toy runs to the prediction for another one."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, replace
 from pathlib import Path

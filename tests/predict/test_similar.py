@@ -1,7 +1,5 @@
 """A few measured calls correct the predictions for calls like them, and nothing else; which calls to measure."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """`gnnperf train`: real recordings, few epochs; what train.py would do with the keys that the flags stand for."""
 
-from __future__ import annotations
-
 import io
 import json
 import shutil

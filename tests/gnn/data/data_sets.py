@@ -1,7 +1,5 @@
 """Recordings that need no recording: graphs in memory, cards on disk."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

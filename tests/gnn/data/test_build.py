@@ -1,7 +1,5 @@
 """`gnnperf data build`: nothing of the user's is lost, what is there is not made again, training gets the same bits."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

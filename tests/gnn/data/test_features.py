@@ -1,7 +1,5 @@
 """Graphs as the network's input: features, labels, edge types, collectives with untraced peers."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Data sets on disk -> prepared data; hashes of what they hold."""
 
-from __future__ import annotations
-
 import hashlib
 import pickle
 import shutil

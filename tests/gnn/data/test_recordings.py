@@ -1,7 +1,5 @@
 """Cards of recordings: step times, programs, processors."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

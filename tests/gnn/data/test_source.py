@@ -1,7 +1,5 @@
 """What another machine measured of the same runs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Splits of a data set, and recordings of other data sets in them."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

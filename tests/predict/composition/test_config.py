@@ -1,7 +1,5 @@
 """Every way to get a configuration wrong ends as one message with the key, the value and what is allowed."""
 
-from __future__ import annotations
-
 import errno
 import sys
 from collections.abc import Callable

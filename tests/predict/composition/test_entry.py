@@ -1,7 +1,5 @@
 """What contradicts itself on the command line of train.py is refused, and what no one would read."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
