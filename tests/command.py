@@ -1,6 +1,7 @@
 """`gnnperf` as tests call it: in this process, with what it prints."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,3 +35,10 @@ class Command:
         shown, message = self.ended(2, *words)
         assert shown == "" and "Traceback" not in message
         return message
+
+    def refused_by(self, script: Callable[..., object], *arguments: object) -> str:
+        """The message of a script that exits with code 2."""
+        with pytest.raises(SystemExit) as exit_info:
+            script(*arguments)
+        assert exit_info.value.code == 2
+        return self.capture.readouterr().err

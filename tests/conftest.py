@@ -54,6 +54,15 @@ def command(capsys: pytest.CaptureFixture[str]) -> Command:
     return Command(capsys)
 
 
+@pytest.fixture(scope="module")
+def small_trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Kineto file of five steps on one V100, with a secret in its free-form metadata."""
+    from tests.trace.kineto_files import SECRET, five_steps, write
+
+    secrets = {"HF_TOKEN": SECRET, "host_env": {"AUTH": SECRET}}
+    return write(tmp_path_factory.mktemp("trace") / "small.json", five_steps(**secrets))
+
+
 @pytest.fixture(scope="session")
 def mirror() -> Path:
     """The folder of mirrored public measurements; tests that need it are skipped without one."""

@@ -110,9 +110,6 @@ def test_a_missing_table_is_one_message(tmp_path: Path, command: Command) -> Non
     assert "none.csv: no such file" in command.refused(*predict(tmp_path / "none.csv"))
 
 
-HGX = load_cluster("hgx_h100")
-
-
 def test_a_cluster_has_its_own_collective_models_by_device() -> None:
     for device, name in (("h100_sxm", "h100_sxm_nccl_2_29"), ("h200", "h200_nccl_2_29")):
         sentences = collective_models_text(choose_target(two_rank_graph(), load_device(device), None).cluster)

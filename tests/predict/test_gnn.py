@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import cluster, toy_run
-from toys import DEFAULTS, two_rank_graph
+from toys import DEFAULTS, edges_of, two_rank_graph
 
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core.schema import NODE_COLUMNS, NodeType, Relation, Source
@@ -154,9 +154,8 @@ def one_host() -> ExecutionGraph:
 
 
 def crossed(graph: ExecutionGraph) -> dict[int, str]:
-    edges = graph.edges[(graph.edges["relation"] == Relation.CROSSES).to_numpy()]
     names = graph.nodes["op_name"].astype(object)
-    return {int(src): str(names[dst]) for src, dst in zip(edges["src"], edges["dst"], strict=True)}
+    return {src: str(names[dst]) for src, dst in edges_of(graph, Relation.CROSSES)}
 
 
 def test_ranks_on_two_nodes_talk_over_the_link_between_them() -> None:
