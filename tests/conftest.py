@@ -1,13 +1,19 @@
 """Fixtures every package shares."""
 
+from __future__ import annotations
+
 import gc
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
 from tests.command import Command
+
+if TYPE_CHECKING:
+    from gnnperf.gnn.data.prepare import PreparedData
 
 MIRROR_VARIABLE = "GNNPERF_DATA_MIRROR"
 
@@ -61,6 +67,14 @@ def small_trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     secrets = {"HF_TOKEN": SECRET, "host_env": {"AUTH": SECRET}}
     return write(tmp_path_factory.mktemp("trace") / "small.json", five_steps(**secrets))
+
+
+@pytest.fixture(scope="session")
+def data() -> PreparedData:
+    """The made-up data set; no test changes it."""
+    from synthetic import toy_data
+
+    return toy_data()
 
 
 @pytest.fixture(scope="session")

@@ -15,9 +15,11 @@ from synthetic import cluster, load_toys, toy_run
 import train
 from gnnperf.cli import main as gnnperf
 from gnnperf.gnn.checkpoint import load_checkpoint
+from gnnperf.gnn.data.recordings import Processor
 from gnnperf.predict.gnn import GnnPredictor
 from research.evaluation.records import read_records
 from tests.command import Command
+from tests.gnn.data.data_sets import carded
 
 SMALL = ("trainer.max_epochs=2", "trainer.progress_bar=false", "model.hidden_channels=8")
 
@@ -33,10 +35,7 @@ def toy_data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def trained(toy_data: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """The folder of a training, and what it printed."""
     folder, printed = tmp_path_factory.mktemp("trained"), io.StringIO()
-    (folder / "data" / "e").mkdir(parents=True)  # the run to validate on
-    (folder / "data" / "e" / "run.json").write_text(
-        '{"ranks": [{"device": {"kind": "cpu", "name": "Epyc", "capability": "AVX2"}}]}'
-    )
+    carded(folder / "data" / "e", Processor("Epyc", "AVX2"))  # the run to validate on
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed), redirect_stderr(printed):
         call(patch, f"out={folder / 'out'}", f"data.path={folder / 'data'}", "row=small", "seed=3")
     return folder / "out", printed.getvalue()

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from synthetic import toy_data
 
 from gnnperf.gnn.data.prepare import DataConfig, PreparedData
 from gnnperf.gnn.training.config import LearnerConfig, LearnerKind
@@ -112,9 +111,8 @@ def test_a_setting_takes_the_place_of_the_one_by_hand() -> None:
     assert isinstance(trees.settings["num_leaves"], int)  # LightGBM refuses 63.0
 
 
-def test_fits() -> None:
+def test_fits(data: PreparedData) -> None:
     """A fit carries the row's name, its seed and what was given; where nothing is learned there is none."""
-    data = toy_data()
     assert requested_fits(LearnerConfig(LearnerKind.trivial), "none", data, 3) == {}
     requested = LearnerConfig(LearnerKind.trees, {"num_leaves": 4})
     result = requested_fits(requested, "small", data, 3)
