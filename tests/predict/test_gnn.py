@@ -13,6 +13,7 @@ from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core.schema import NODE_COLUMNS, NodeType, Relation, Source
 from gnnperf.gnn.checkpoint import Checkpoint, make_checkpoint
 from gnnperf.gnn.data.features import features
+from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.models.gnn import TypedGNN
 from gnnperf.gnn.settings import ModelConfig
 from gnnperf.graph.execution_graph import ExecutionGraph
@@ -20,7 +21,7 @@ from gnnperf.hardware.placement import Placement
 from gnnperf.predict.gnn import SILENT, BlendedPredictor, GnnPredictor, with_links_of
 from gnnperf.predict.measured import read_measured
 from gnnperf.predict.predictors import Predictors
-from tests.predict.doubled import OTHERS, doubling, toy_data
+from tests.predict.doubled import OTHERS, doubling
 from tests.predict.predictions import op_table
 
 
@@ -188,9 +189,9 @@ def test_the_rule_is_that_of_traces(size: int) -> None:
     assert set(crossed(with_links_of(graph, replace(cluster(), ranks_per_node=1))).values()) == {link}
 
 
-def test_the_network_sees_the_link_requested_about() -> None:
+def test_the_network_sees_the_link_requested_about(data: PreparedData) -> None:
     """Features of a graph on one host, requested on two, are those of the graph traced on two."""
-    data, apart = toy_data(), replace(cluster(), ranks_per_node=1)
+    apart = replace(cluster(), ranks_per_node=1)
     network = TypedGNN(ModelConfig(hidden_channels=8), data.vocabulary)
     predictor = GnnPredictor(make_checkpoint(network, ModelConfig(hidden_channels=8), data, {}))
     graph = one_host()
