@@ -1,5 +1,7 @@
 """The gnnperf command: packages are imported when requested, and bad input is one message with exit code 2."""
 
+from __future__ import annotations
+
 import argparse
 import json
 import subprocess
