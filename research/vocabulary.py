@@ -4,8 +4,6 @@ The words come from the style guide's table of words to avoid. Identifiers are n
 classes, imports and modules; an identifier that is a term of a library (`zeros_like`) does not count.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import re

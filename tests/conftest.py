@@ -1,11 +1,19 @@
 """Fixtures every package shares."""
 
+from __future__ import annotations
+
 import gc
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+from tests.command import Command
+
+if TYPE_CHECKING:
+    from gnnperf.gnn.data.prepare import PreparedData
 
 MIRROR_VARIABLE = "GNNPERF_DATA_MIRROR"
 
@@ -45,6 +53,28 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         from compiled import compile_passes
 
         compile_passes()
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str]) -> Command:
+    return Command(capsys)
+
+
+@pytest.fixture(scope="module")
+def small_trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Kineto file of five steps on one V100, with a secret in its free-form metadata."""
+    from tests.trace.kineto_files import SECRET, five_steps, write
+
+    secrets = {"HF_TOKEN": SECRET, "host_env": {"AUTH": SECRET}}
+    return write(tmp_path_factory.mktemp("trace") / "small.json", five_steps(**secrets))
+
+
+@pytest.fixture(scope="session")
+def data() -> PreparedData:
+    """The made-up data set; no test changes it."""
+    from synthetic import toy_data
+
+    return toy_data()
 
 
 @pytest.fixture(scope="session")

@@ -7,12 +7,11 @@ from torch import Tensor
 from gnnperf import datasets
 from gnnperf.core import InputError
 from gnnperf.datasets import NODE_TYPES, Evaluator, ExecutionGraphs
-from tests.predict.doubled import toy_data
+from gnnperf.gnn.data.prepare import PreparedData
 
 
 @pytest.fixture
-def train(monkeypatch: pytest.MonkeyPatch) -> ExecutionGraphs:
-    data = toy_data()
+def train(data: PreparedData, monkeypatch: pytest.MonkeyPatch) -> ExecutionGraphs:
     monkeypatch.setattr(datasets, "prepared", lambda *_: data)
     return ExecutionGraphs(split="train")
 

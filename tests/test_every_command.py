@@ -14,6 +14,7 @@ import pytest
 
 from gnnperf import cli
 from gnnperf.report import write_report
+from tests.command import Command
 from tests.predict.predictions import GEMM_1, toy_prediction
 
 RUN = "datasets/cpu-gloo/bert_l1_w256_s128_b8_x2_lo/1"
@@ -61,7 +62,7 @@ COMMANDS = {command.prog.removeprefix("gnnperf "): command for command in _leave
 
 def test_the_table_has_every_command() -> None:
     assert set(COMMANDS) == {*CALLS, *TESTED_IN, *WITHOUT_RESULT}
-    assert all('"--json"' in Path(path).read_text() for path in TESTED_IN.values())
+    assert all(re.search(r'"--json"|\.document\(', Path(path).read_text()) for path in TESTED_IN.values())
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -109,9 +110,8 @@ def test_json_is_all_that_is_printed(
 
 @pytest.mark.parametrize(("is_opened", "error"), [(True, ""), (False, "no browser opens file:///")])
 def test_report_opens_a_browser_on_request_only(
-    is_opened: bool, error: str, inputs: dict[str, str], capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    is_opened: bool, error: str, inputs: dict[str, str], command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
     opened: list[str] = []
 
     def open_page(address: str) -> bool:
@@ -120,20 +120,16 @@ def test_report_opens_a_browser_on_request_only(
 
     monkeypatch.setattr("webbrowser.open", open_page)
     address = (Path(inputs["out"]) / "report.html").as_uri()
-    assert cli.main(["report", inputs["out"]]) == 0
-    assert capsys.readouterr().out == f"report: {address}\n" and opened == []
-    assert cli.main(["report", inputs["out"], "--open", "--quiet"]) == 0
-    printed = capsys.readouterr()
-    assert (opened, printed.out, error in printed.err) == ([address], "", True)
+    assert command.shown("report", inputs["out"]) == f"report: {address}\n" and opened == []
+    shown, message = command.ended(0, "report", inputs["out"], "--open", "--quiet")
+    assert (opened, shown, error in message) == ([address], "", True)
 
 
-def test_report_of_a_trace_takes_the_options_of_predict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_report_of_a_trace_takes_the_options_of_predict(tmp_path: Path, command: Command) -> None:
     out = tmp_path / "out"
-    assert cli.main(["report", RUN, "--what-if", "batch=2x", "--out", str(out), *QUICK]) == 0
-    printed = capsys.readouterr().out
+    printed = command.shown("report", RUN, "--what-if", "batch=2x", "--out", out, *QUICK)
     assert "what if:" in printed and printed.endswith(f"report: {(out / 'report.html').as_uri()}\n")
-    assert cli.main(["report", str(out), "--gpu", "h200"]) == 2
-    assert "holds a prediction; other options need its trace" in capsys.readouterr().err
+    assert "holds a prediction; other options need its trace" in command.refused("report", out, "--gpu", "h200")
     options = [{one for action in COMMANDS[name]._actions for one in action.option_strings} for name in
                ("predict", "report")]  # fmt: skip
     assert options[1] - options[0] == {"--open"} and options[0] <= options[1]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gnnperf import datasets
-from tests.predict.doubled import toy_data
+from gnnperf.gnn.data.prepare import PreparedData
 
 FOLDER = Path(__file__).resolve().parents[1] / "examples"
 TRACE = "datasets/cpu-gloo/bert_l1_w256_s128_b8_x2_lo/1"
@@ -28,9 +28,10 @@ def test_all_of_them_are_tested_and_none_has_more_than_a_hundred_lines() -> None
 
 @pytest.mark.filterwarnings("ignore:There exist:UserWarning")  # of torch-geometric, on names of edge types
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_it_runs(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_runs(
+    name: str, data: PreparedData, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     words, expected = SCRIPTS[name]
-    data = toy_data()
     data = replace(data, steps=data.steps | {"test": data.steps["train"]})  # more than one graph
     monkeypatch.setattr(datasets, "prepared", lambda *_: data)
     monkeypatch.setattr(sys, "argv", [f"{name}.py", *words])

@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 
 from gnnperf.analytic import Estimate, OpRow
-from gnnperf.cli import main
 from gnnperf.graph import build_graph
 from gnnperf.graph.storage import read_graph, write_graph
 from gnnperf.hardware import load_device
@@ -18,7 +17,7 @@ from gnnperf.report.roofline.picture import write as write_roofline
 from gnnperf.trace import read_run
 from gnnperf.trace.storage import read_tables, write_run
 from research.evaluation.cli import write_json
-from tests.test_predict_script import trace  # noqa: F401  # a fixture
+from tests.command import Command
 
 
 def _estimates(path: Path) -> None:
@@ -74,12 +73,9 @@ def _interrupting(count: int, real: Callable[..., object]) -> Callable[..., obje
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_earlier_folders_come_back_between_two_renames(
-    count: int,
-    trace: Path,  # noqa: F811
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    count: int, small_trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = read_run(trace)
+    run = read_run(small_trace)
     graph = build_graph(run)
     writers: dict[str, Callable[[Path], object]] = {
         "tables": lambda folder: write_run(run, folder),
@@ -97,12 +93,8 @@ def test_earlier_folders_come_back_between_two_renames(
 
 
 def test_an_interrupted_import_ends_with_130_and_leaves_no_half_folder(
-    trace: Path,  # noqa: F811
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    small_trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command
 ) -> None:
     monkeypatch.setattr("gnnperf.graph.storage._write", _interrupting(2, lambda *arguments: None))
-    assert main(["import", str(trace), "--out", str(tmp_path / "out")]) == 130
-    assert capsys.readouterr().err == "gnnperf: interrupted\n"
-    assert [p for p in tmp_path.iterdir() if p != trace] == []
+    assert command.ended(130, "import", small_trace, "--out", tmp_path / "out")[1] == "gnnperf: interrupted\n"
+    assert list(tmp_path.iterdir()) == []

@@ -12,12 +12,9 @@ from typing import NamedTuple
 import pytest
 
 from gnnperf.report import write as report_write
-from tests.trace.kineto_files import five_steps, write
+from tests.trace.kineto_files import SECRET
 
 SCRIPT = Path(__file__).resolve().parent.parent / "predict.py"
-SECRET = "hf_notARealTokenButItLooksLikeOne"
-
-
 PLAIN = ("memory=false", "findings=false", "cache_dir=null")  # for what is requested other things
 
 
@@ -57,21 +54,13 @@ def _run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.fixture(scope="module")
-def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Kineto file of five steps on one V100, with a secret in its free-form metadata."""
-    return write(
-        tmp_path_factory.mktemp("trace") / "small.json", five_steps(HF_TOKEN=SECRET, host_env={"AUTH": SECRET})
-    )
-
-
-@pytest.fixture(scope="module")
-def predicted(trace: Path) -> Path:
+def predicted(small_trace: Path) -> Path:
     """The output of the default mode."""
-    done = _in_a_process(trace.parent, f"trace={trace}", "out=answer")
+    done = _in_a_process(small_trace.parent, f"trace={small_trace}", "out=answer")
     assert done.returncode == 0, done.stderr
     for part in ("step period", "measured period: 200 us", "measured latencies", "aten::mm"):
         assert part in done.stdout
-    return trace.parent / "answer"
+    return small_trace.parent / "answer"
 
 
 def test_document_names_the_run_and_compares_like_with_like(predicted: Path) -> None:
@@ -84,20 +73,20 @@ def test_document_names_the_run_and_compares_like_with_like(predicted: Path) -> 
     assert sum(result["critical_path_share"].values()) == pytest.approx(1.0)
 
 
-def test_metadata_of_the_trace_is_in_no_output(predicted: Path, trace: Path) -> None:
+def test_metadata_of_the_trace_is_in_no_output(predicted: Path, small_trace: Path) -> None:
     for path in predicted.iterdir():
         content = path.read_bytes()
         content = gzip.decompress(content) if path.suffix == ".gz" else content
         assert SECRET.encode() not in content, path.name
-        assert str(trace.parent).encode() not in content, path.name
+        assert str(small_trace.parent).encode() not in content, path.name
 
 
 def test_nothing_else_is_written(predicted: Path) -> None:
     assert sorted(p.name for p in predicted.parent.iterdir()) == ["answer", "small.json"]
 
 
-def test_replay_compares_with_its_own_step(run: Run, trace: Path, tmp_path: Path) -> None:
-    done = run(tmp_path, f"trace={trace}", "mode=replay", "out=replay", "step=3", *PLAIN)
+def test_replay_compares_with_its_own_step(run: Run, small_trace: Path, tmp_path: Path) -> None:
+    done = run(tmp_path, f"trace={small_trace}", "mode=replay", "out=replay", "step=3", *PLAIN)
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / "replay" / "prediction.json").read_text())
     assert (result["step"], result["measured_step_time_us"]) == (3, pytest.approx(200.0))
@@ -105,11 +94,11 @@ def test_replay_compares_with_its_own_step(run: Run, trace: Path, tmp_path: Path
     assert result["source_share"] == pytest.approx({"measured": 0.975, "class_median": 0.025})  # the sync's rest
 
 
-def test_what_if_on_the_traces_own_hardware(run: Run, trace: Path, tmp_path: Path) -> None:
+def test_what_if_on_the_traces_own_hardware(run: Run, small_trace: Path, tmp_path: Path) -> None:
     """Named, the trace's device is still its own; with other numbers it is not, and the mm takes half the time."""
     own, twice = "hardware=v100_sxm2_32gb", "hardware.flops_per_s.float32=31.4e12"
     for name, overrides in (("own", [own]), ("twice", [own, twice])):
-        done = run(tmp_path, f"trace={trace}", f"out={name}", *overrides, *PLAIN)
+        done = run(tmp_path, f"trace={small_trace}", f"out={name}", *overrides, *PLAIN)
         assert done.returncode == 0, done.stderr
     result = {name: json.loads((tmp_path / name / "prediction.json").read_text()) for name in ("own", "twice")}
     assert result["own"]["step_time_error"] is not None
@@ -162,9 +151,9 @@ def test_a_plan_that_no_one_ran(run: Run, tmp_path: Path) -> None:
     ],
 )
 def test_bad_input_is_one_message_exit_2_and_no_file(
-    run: Run, trace: Path, tmp_path: Path, overrides: list[str], message: str
+    run: Run, small_trace: Path, tmp_path: Path, overrides: list[str], message: str
 ) -> None:
-    done = run(tmp_path, *(o.format(trace=trace) for o in overrides))
+    done = run(tmp_path, *(o.format(trace=small_trace) for o in overrides))
     assert done.returncode == 2, done.stdout + done.stderr
     assert message in done.stderr
     assert "Traceback" not in done.stderr
@@ -172,9 +161,9 @@ def test_bad_input_is_one_message_exit_2_and_no_file(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_second_prediction_of_a_trace_imports_no_torch(run: Run, trace: Path, tmp_path: Path) -> None:
-    first = run(tmp_path, f"trace={trace}", "out=first", "cache_dir=cache", "quiet=true")
-    words = [f"trace={trace}", "out=second", "cache_dir=cache", "quiet=true"]
+def test_second_prediction_of_a_trace_imports_no_torch(run: Run, small_trace: Path, tmp_path: Path) -> None:
+    first = run(tmp_path, f"trace={small_trace}", "out=first", "cache_dir=cache", "quiet=true")
+    words = [f"trace={small_trace}", "out=second", "cache_dir=cache", "quiet=true"]
     command = [sys.executable, "-X", "importtime", str(SCRIPT), *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False, cwd=tmp_path)
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
@@ -184,36 +173,38 @@ def test_second_prediction_of_a_trace_imports_no_torch(run: Run, trace: Path, tm
     assert results[0]["peak_memory"] and results[0]["peak_memory"] == results[1]["peak_memory"]
 
 
-def test_memory_is_left_out_where_it_is_not_requested_for(run: Run, trace: Path, tmp_path: Path) -> None:
-    done = run(tmp_path, f"trace={trace}", "mode=analytic", "out=out", "cache_dir=null", "memory=false")
+def test_memory_is_left_out_where_it_is_not_requested_for(run: Run, small_trace: Path, tmp_path: Path) -> None:
+    done = run(tmp_path, f"trace={small_trace}", "mode=analytic", "out=out", "cache_dir=null", "memory=false")
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "out/prediction.json").read_text())["peak_memory"] is None
 
 
-def test_json_isolated_on_standard_output_and_limits_with_exit_code_4(run: Run, trace: Path, tmp_path: Path) -> None:
-    done = run(tmp_path, f"trace={trace}", "out=before", "--json", *PLAIN)
+def test_json_isolated_on_standard_output_and_limits_with_exit_code_4(
+    run: Run, small_trace: Path, tmp_path: Path
+) -> None:
+    done = run(tmp_path, f"trace={small_trace}", "out=before", "--json", *PLAIN)
     assert done == (0, (tmp_path / "before/prediction.json").read_text(), "")
     assert json.loads(done.stdout)["step_time_kind"] == "period"
     limits = ["--quiet", "--max-step-ms", "0.001", "--max-regression=0", "--against", "before"]
-    done = run(tmp_path, f"trace={trace}", "out=after", *PLAIN, *limits)
+    done = run(tmp_path, f"trace={small_trace}", "out=after", *PLAIN, *limits)
     assert (done.returncode, done.stdout) == (4, "")
     assert done.stderr.startswith("error: the step takes ")
     assert done.stderr.endswith("more than 0.001 ms (--max-step-ms).\n")
     assert (tmp_path / "after" / "prediction.json").exists()
     keys = ["quiet=true", "max_step_ms=1", "max_regression=0", "against=before/prediction.json"]
-    assert run(tmp_path, f"trace={trace}", "out=after", *PLAIN, *keys) == (0, "", "")
+    assert run(tmp_path, f"trace={small_trace}", "out=after", *PLAIN, *keys) == (0, "", "")
 
 
 def test_ctrl_c_leaves_an_earlier_prediction_and_states_so(
-    run: Run, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, small_trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert run(tmp_path, f"trace={trace}", "out=out", *PLAIN, "--quiet").returncode == 0
+    assert run(tmp_path, f"trace={small_trace}", "out=out", *PLAIN, "--quiet").returncode == 0
     before = (tmp_path / "out/prediction.json").read_bytes()
 
     def interrupted(*estimate: object) -> str:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(report_write, "html_report", interrupted)
-    assert run(tmp_path, f"trace={trace}", "out=out", *PLAIN, "mode=analytic") == (130, "", "interrupted\n")
+    assert run(tmp_path, f"trace={small_trace}", "out=out", *PLAIN, "mode=analytic") == (130, "", "interrupted\n")
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
     assert (tmp_path / "out/prediction.json").read_bytes() == before

@@ -15,8 +15,11 @@ from synthetic import cluster, load_toys, toy_run
 import train
 from gnnperf.cli import main as gnnperf
 from gnnperf.gnn.checkpoint import load_checkpoint
+from gnnperf.gnn.data.recordings import Processor
 from gnnperf.predict.gnn import GnnPredictor
 from research.evaluation.records import read_records
+from tests.command import Command
+from tests.gnn.data.data_sets import carded
 
 SMALL = ("trainer.max_epochs=2", "trainer.progress_bar=false", "model.hidden_channels=8")
 
@@ -32,10 +35,7 @@ def toy_data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def trained(toy_data: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """The folder of a training, and what it printed."""
     folder, printed = tmp_path_factory.mktemp("trained"), io.StringIO()
-    (folder / "data" / "e").mkdir(parents=True)  # the run to validate on
-    (folder / "data" / "e" / "run.json").write_text(
-        '{"ranks": [{"device": {"kind": "cpu", "name": "Epyc", "capability": "AVX2"}}]}'
-    )
+    carded(folder / "data" / "e", Processor("Epyc", "AVX2"))  # the run to validate on
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed), redirect_stderr(printed):
         call(patch, f"out={folder / 'out'}", f"data.path={folder / 'data'}", "row=small", "seed=3")
     return folder / "out", printed.getvalue()
@@ -43,11 +43,6 @@ def trained(toy_data: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[P
 
 def call(monkeypatch: pytest.MonkeyPatch, *overrides: str) -> None:
     monkeypatch.setattr(sys, "argv", ["train.py", *SMALL, *overrides])
-    train.main()
-
-
-def call_simpler(monkeypatch: pytest.MonkeyPatch, *overrides: str) -> None:
-    monkeypatch.setattr(sys, "argv", ["train.py", "trainer.progress_bar=false", *overrides])
     train.main()
 
 
@@ -89,7 +84,7 @@ def test_the_network_and_the_hybrid_stand_with_trivial_predictors(trained: tuple
 
 
 def test_without_the_research_code_the_network_trains_and_other_learners_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: Command
 ) -> None:
     monkeypatch.setattr("gnnperf.core.plugins.entry_points", lambda **_: ())
     call(monkeypatch, f"out={tmp_path / 'network'}", "evaluate_on=[val]")
@@ -99,10 +94,8 @@ def test_without_the_research_code_the_network_trains_and_other_learners_are_ref
         set(pd.read_csv(tmp_path / "network" / "errors.csv")["part"]) == {"val"}
         and not (tmp_path / "network" / "cells").exists()
     )
-    with pytest.raises(SystemExit) as exit_info:
-        call_simpler(monkeypatch, "experiment=trees", f"out={tmp_path / 'trees'}")
-    assert exit_info.value.code == 2
-    assert "experiment: 'learner' is not installed" in capsys.readouterr().err
+    message = command.refused_by(call, monkeypatch, "experiment=trees", f"out={tmp_path / 'trees'}")
+    assert "experiment: 'learner' is not installed" in message
     assert not (tmp_path / "trees").exists()
 
 
@@ -111,10 +104,8 @@ def test_learners_that_are_compared(
 ) -> None:
     """Several trainings leave their cells in one folder, from which one command states who is better."""
     shared = ("data.axis=run", f"out={tmp_path / 'out'}", f"cells={tmp_path / 'cells'}")
-    call_simpler(
-        monkeypatch, "experiment=trees", "learner.settings.min_child_samples=1", "seed=0,1", *shared, "--multirun"
-    )
-    call_simpler(monkeypatch, "experiment=trivial", *shared)
+    call(monkeypatch, "experiment=trees", "learner.settings.min_child_samples=1", "seed=0,1", *shared, "--multirun")
+    call(monkeypatch, "experiment=trivial", *shared)
     printed = capsys.readouterr().out
     assert "trees" in printed and "run, val: step time" in printed
     assert {path.stem for path in (tmp_path / "cells" / "test" / "run" / "trees").iterdir()} == {"0", "1"}
@@ -124,12 +115,10 @@ def test_learners_that_are_compared(
 
 
 def test_a_setting_that_a_learner_lacks_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command
 ) -> None:
-    with pytest.raises(SystemExit) as exit_info:
-        call_simpler(monkeypatch, "experiment=trees", "+learner.settings.depth=3", f"out={tmp_path / 'out'}")
-    assert exit_info.value.code == 2
-    assert "no setting 'depth'" in capsys.readouterr().err
+    words = ("experiment=trees", "+learner.settings.depth=3", f"out={tmp_path / 'out'}")
+    assert "no setting 'depth'" in command.refused_by(call, monkeypatch, *words)
     assert not (tmp_path / "out").exists()
 
 
@@ -161,13 +150,11 @@ def test_a_network_that_is_there_trains_on(
     ],
 )
 def test_a_bad_start_is_one_message_and_leaves_nothing(
-    words: list[str], given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    words: list[str], given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command
 ) -> None:
     out = tmp_path / "out"
-    with pytest.raises(SystemExit) as exit_info:
-        call(monkeypatch, *(word.replace("OUT", str(out)) for word in words), f"out={out}")
-    assert exit_info.value.code == 2
-    assert given in capsys.readouterr().err
+    overrides = (word.replace("OUT", str(out)) for word in words)
+    assert given in command.refused_by(call, monkeypatch, *overrides, f"out={out}")
     assert list(out.rglob("*")) == []
 
 

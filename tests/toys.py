@@ -29,6 +29,12 @@ DEFAULTS: dict[str, object] = {
 }  # fmt: skip
 
 
+def edges_of(graph: ExecutionGraph, relation: str) -> set[tuple[int, int]]:
+    """(source, target) of every edge of a relation."""
+    result = graph.edges[(graph.edges["relation"] == relation).to_numpy()]
+    return set(zip(result["src"].tolist(), result["dst"].tolist(), strict=True))
+
+
 def make_graph(
     rows: list[dict[str, object]],
     edges: Sequence[tuple[int, int, str]],

@@ -10,7 +10,7 @@ from enum import StrEnum
 from functools import cache
 
 from docs.made.commands import help_texts
-from docs.made.pages import DOCS, DOCUMENTS, ROOT
+from docs.made.pages import ROOT, written_pages
 from docs.made.shell import commands_of, commands_with_output, commands_within
 from docs.made.tutorial import PAGES as SHOWN
 from docs.made.tutorial import parts_of, readme_commands
@@ -90,9 +90,9 @@ def class_of(command: Shown) -> tuple[Where, str]:
 
 
 def _texts() -> Iterator[tuple[str, str]]:
-    documents = set(DOCUMENTS) - {"CHANGELOG.md"}
-    for page in sorted(documents | {str(path.relative_to(ROOT)) for path in (ROOT / DOCS).rglob("*.md")}):
-        yield page, (ROOT / page).read_text(encoding="utf-8")
+    for page in written_pages():
+        if page != "CHANGELOG.md":
+            yield page, (ROOT / page).read_text(encoding="utf-8")
     helps = {f"{name} --help": text.partition("\nexamples:\n")[2] for name, text in help_texts().items()}
     for name in SCRIPTS:
         helps[f"{name} --help"] = ast.get_docstring(ast.parse((ROOT / name).read_text(encoding="utf-8"))) or ""

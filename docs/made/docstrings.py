@@ -10,7 +10,7 @@ from typing import Any
 _ENTRY = re.compile(r"(\w+(?:, \w+)*): (.*)", re.DOTALL)
 _SECTION = "Attributes:"
 _FIELD = re.compile(
-    r"((?:    # .*\n)*)    (\w+): [^#\n]*(?:  # (.*))?\n"
+    r"^((?:    # .*\n)*)    (\w+): [^#\n]*(?:  # (.*))?\n", re.MULTILINE
 )  # comments before it, name, comment behind it
 
 

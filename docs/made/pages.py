@@ -34,6 +34,11 @@ DOCUMENTS = {
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!\w+:|#)([^)\s#]+)(#[^)\s]*)?\)")
 
 
+def written_pages() -> list[str]:
+    """Paths in the repository of all pages that are files, documents of the root among them; sorted."""
+    return sorted({*DOCUMENTS, *(str(path.relative_to(ROOT)) for path in (ROOT / DOCS).rglob("*.md"))})
+
+
 def home_of(page: str) -> str:
     """Path in the repository of what a page of the site is made from; that of the page, if it is made from the code."""
     return next((document for document, shown in DOCUMENTS.items() if shown == page), f"{DOCS}/{page}")

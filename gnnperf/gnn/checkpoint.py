@@ -35,34 +35,22 @@ RETRAIN = "train again with this version of gnnperf"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A trained model and all it needs to predict.
+    """A trained model and all it needs to predict."""
 
-    Attributes:
-        model: configuration of the network.
-        vocabulary: tokens of the training runs.
-        constants: of the analytical base, which the weights correct.
-        floors: bases where the analytical model has no prediction.
-        normalizer: feature statistics of the training runs.
-        weights: parameter name -> tensor.
-        trust: devices and programs of the training runs, and what held in left-out programs, which decide where the
-            network's latency is taken.
-        provenance: gnnperf and library versions, data set fingerprint, split, seed, training settings.
-        intervals: of its predictions; None: it was not calibrated.
-        speed_factors: expected latency on this machine / on the source machine (data.source); None: there is none.
-        sha256: of the file; "" before it is saved.
-    """
-
-    model: ModelConfig
-    vocabulary: Vocabulary
-    constants: AnalyticConstants
-    floors: TypedFloors
-    normalizer: Normalizer
-    weights: Mapping[str, Tensor]
+    model: ModelConfig  # configuration of the network
+    vocabulary: Vocabulary  # tokens of the training runs
+    constants: AnalyticConstants  # of the analytical base, which the weights correct
+    floors: TypedFloors  # bases where the analytical model has no prediction
+    normalizer: Normalizer  # feature statistics of the training runs
+    weights: Mapping[str, Tensor]  # parameter name -> tensor
+    # devices and programs of the training runs, and what held in left-out programs, which decide where the network's
+    # latency is taken
     trust: Trust
-    provenance: Mapping[str, Any]
-    intervals: Intervals | None = None
+    provenance: Mapping[str, Any]  # gnnperf and library versions, data set fingerprint, split, seed, training settings
+    intervals: Intervals | None = None  # of its predictions; None: it was not calibrated
+    # expected latency on this machine / on the source machine (data.source); None: there is none
     speed_factors: SpeedFactors | None = None
-    sha256: str = ""
+    sha256: str = ""  # of the file; "" before it is saved
 
     def network(self) -> TypedGNN:
         """The network in evaluation mode."""

@@ -10,38 +10,31 @@ from gnnperf.core import require
 
 @dataclass
 class DataConfig:
-    """A data set and how it is fed to the network (not frozen: Hydra composes into it).
+    """A data set and how it is fed to the network (not frozen: Hydra composes into it)."""
 
-    Attributes:
-        path: folder with one folder per run, splits.json and README.md.
-        axis: which split of splits.json.
-        cache_dir: where graphs and features are cached, by fingerprint.
-        batch_size: steps (graphs) per batch, one step per run.
-        max_nodes_per_batch: nodes that one batch may hold; a graph above its share of it (1 / batch_size) is cut into
-            segments of time, which train as graphs of their own. Memory grows with it: some 15 to 30 KB per node.
-        op_tables: what `gnnperf calibrate` wrote (ops.parquet) on the CPU that the runs ran on: the analytical base
-            learns from them how ops cost that training runs do not have.
-        bucket_bytes: of the token buckets that limit the links of runs whose cards name a rate and no bucket (`tc tbf`,
-            instances of clouds); None: such links are taken to have none.
-        test_path: another data set's folder, to be tested on in place of the split's test part: of another day or
-            machine. Of its complete recordings those of runs that the split trains or validates on are left out. It
-            changes nothing that is learned, and is not in the repr: rows of a table are distinguished by theirs.
-        train_paths: other data sets' folders, to be trained on next to the split's train part: all of their complete
-            recordings but those of programs that are tested on. For axes that go by programs (`run`, `workload..`).
-            Scaled to the machine of `path` by runs that both have (data.machine_scales), which are left out.
-        source_path: another data set's folder: recordings of the same runs on another machine. The network corrects
-            their latencies, where there are any, instead of the analytical ones (data.source); None: no source.
-    """
-
-    path: str = "datasets/cpu-gloo"
-    axis: str = "run"
-    cache_dir: str = "~/.cache/gnnperf"
-    batch_size: int = 4
+    path: str = "datasets/cpu-gloo"  # folder with one folder per run, splits.json and README.md
+    axis: str = "run"  # which split of splits.json
+    cache_dir: str = "~/.cache/gnnperf"  # where graphs and features are cached, by fingerprint
+    batch_size: int = 4  # steps (graphs) per batch, one step per run
+    # nodes that one batch may hold; a graph above its share of it (1 / batch_size) is cut into segments of time, which
+    # train as graphs of their own. Memory grows with it: some 15 to 30 KB per node.
     max_nodes_per_batch: int = 50_000
+    # what `gnnperf calibrate` wrote (ops.parquet) on the CPU that the runs ran on: the analytical base learns from them
+    # how ops cost that training runs do not have
     op_tables: list[str] = field(default_factory=list)
+    # of the token buckets that limit the links of runs whose cards name a rate and no bucket (`tc tbf`, instances of
+    # clouds); None: such links are taken to have none
     bucket_bytes: float | None = None
+    # another data set's folder, to be tested on in place of the split's test part: of another day or machine. Of its
+    # complete recordings those of runs that the split trains or validates on are left out. It changes nothing that is
+    # learned, and is not in the repr: rows of a table are distinguished by theirs.
     test_path: str | None = field(default=None, repr=False)
+    # other data sets' folders, to be trained on next to the split's train part: all of their complete recordings but
+    # those of programs that are tested on. For axes that go by programs (`run`, `workload..`). Scaled to the machine of
+    # `path` by runs that both have (data.machine_scales), which are left out.
     train_paths: list[str] = field(default_factory=list)
+    # another data set's folder: recordings of the same runs on another machine. The network corrects their latencies,
+    # where there are any, instead of the analytical ones (data.source); None: no source.
     source_path: str | None = None
 
     def __post_init__(self) -> None:
@@ -58,18 +51,12 @@ class DataConfig:
 
 @dataclass
 class ModelConfig:
-    """The typed graph network (not frozen: Hydra composes into it).
+    """The typed graph network (not frozen: Hydra composes into it)."""
 
-    Attributes:
-        hidden_channels: width of every node's state.
-        num_layers: rounds of message passing; 0 is a multi-layer perceptron per node.
-        dropout: share of the state dropped in training.
-        op_dropout: share of codes replaced by the unknown code in training, so that its embedding is trained.
-    """
-
-    hidden_channels: int = 64
-    num_layers: int = 6
-    dropout: float = 0.05
+    hidden_channels: int = 64  # width of every node's state
+    num_layers: int = 6  # rounds of message passing; 0 is a multi-layer perceptron per node
+    dropout: float = 0.05  # share of the state dropped in training
+    # share of codes replaced by the unknown code in training, so that its embedding is trained
     op_dropout: float = 0.05
 
     def __post_init__(self) -> None:

@@ -128,61 +128,41 @@ def _same(nodes: pd.DataFrame, other: int, step: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class StepLabel:
-    """Measured times of one whole step.
+    """Measured times of one whole step."""
 
-    Attributes:
-        step: ordinal in the window.
-        name: the mark as written, e.g. ProfilerStep#12.
-        period_us: C(k) - C(k-1); None for the first step of a window.
-        makespan_us: latest completion minus the earliest rank's start.
-        rank_start_us: [num_ranks] start of the step per traced rank, common clock.
-        rank_completion_us: [num_ranks] later of CPU end and end of the last device work the step launched.
-    """
-
-    step: int
-    name: str
-    period_us: float | None
-    makespan_us: float
-    rank_start_us: tuple[float, ...]
+    step: int  # ordinal in the window
+    name: str  # the mark as written, e.g. ProfilerStep#12
+    period_us: float | None  # C(k) - C(k-1); None for the first step of a window
+    makespan_us: float  # latest completion minus the earliest rank's start
+    rank_start_us: tuple[float, ...]  # [num_ranks] start of the step per traced rank, common clock
+    # [num_ranks] later of CPU end and end of the last device work the step launched
     rank_completion_us: tuple[float, ...]
 
 
 @dataclass(frozen=True)
 class ExecutionGraph:
-    """All traced ranks of a run.
+    """All traced ranks of a run."""
 
-    Attributes:
-        name: the run's name.
-        nodes: [num_nodes] table with schema.NODE_COLUMNS.
-        edges: [num_edges] table with schema.EDGE_COLUMNS.
-        steps: labels of the whole steps, in order; a trace without marks has one step named "window".
-        ranks: traced ranks, ascending; `rank_start_us` and `rank_completion_us` of a step are in this order.
-        world_size: ranks of the run, traced or not.
-        device_names: device name per traced rank as the trace gives it ("" unknown).
-        placement: hosts and links of the ranks as in the run's card; None unknown.
-        tables: how embedding tables were accessed, as the run's card counts it; () not counted.
-        counts: what was left out or is not covered, by reason (e.g. "launched_before_window": 12).
-        warnings: sentences for the user.
-        fingerprint: hash of the code and inputs this graph was built from.
-        cross_step: of a single step, [2, num_carried] (node of the step before, node that waits for its end), next to
-            what follows on threads and streams; None: a window, which has these waits as edges.
-        stands_for: per rank of `ranks` the number of ranks with its role that it stands for, itself included; (): each
-            for itself.
-    """
-
-    name: str
-    nodes: pd.DataFrame
-    edges: pd.DataFrame
+    name: str  # the run's name
+    nodes: pd.DataFrame  # [num_nodes] table with schema.NODE_COLUMNS
+    edges: pd.DataFrame  # [num_edges] table with schema.EDGE_COLUMNS
+    # labels of the whole steps, in order; a trace without marks has one step named "window"
     steps: tuple[StepLabel, ...]
+    # traced ranks, ascending; `rank_start_us` and `rank_completion_us` of a step are in this order
     ranks: tuple[int, ...]
-    world_size: int
-    device_names: tuple[str, ...] = ()
-    placement: Placement | None = None
+    world_size: int  # ranks of the run, traced or not
+    device_names: tuple[str, ...] = ()  # device name per traced rank as the trace gives it ("" unknown)
+    placement: Placement | None = None  # hosts and links of the ranks as in the run's card; None unknown
+    # what was left out or is not covered, by reason (e.g. "launched_before_window": 12)
     counts: dict[str, int] | None = None
-    warnings: tuple[str, ...] = ()
-    fingerprint: str = ""
+    warnings: tuple[str, ...] = ()  # sentences for the user
+    fingerprint: str = ""  # hash of the code and inputs this graph was built from
+    # of a single step, [2, num_carried] (node of the step before, node that waits for its end), next to what follows on
+    # threads and streams; None: a window, which has these waits as edges
     cross_step: np.ndarray | None = None
+    # how embedding tables were accessed, as the run's card counts it; () not counted
     tables: tuple[TableCounts, ...] = ()
+    # per rank of `ranks` the number of ranks with its role that it stands for, itself included; (): each for itself
     stands_for: tuple[int, ...] = ()
 
     @property

@@ -40,37 +40,26 @@ class Isolated:
 
 @dataclass(frozen=True)
 class Prediction:
-    """Latencies for the nodes of one graph.
+    """Latencies for the nodes of one graph."""
 
-    Attributes:
-        graph: the graph predicted.
-        latency_us: [num_nodes] float64; NaN where uncovered, 0 for device and link nodes.
-        lag_us: [num_edges] float64; delay along each timed edge (0 where the edge has no lag class).
-        source: [num_nodes] object array of schema.Source values.
-        analytic_latency_us: [num_nodes] the analytical prediction; NaN if it has none.
-        latency_low_us, latency_high_us: [num_nodes] interval; NaN: nothing shows how far the prediction may be off.
-        uncovered_ops: op name -> number of nodes without any latency. They never count as zero silently.
-        warnings: sentences for the user.
-        mean_latency_us: [num_nodes] what a node takes on average in steps of about the median time: what a schedule
-            adds up; NaN where uncovered; None: nothing tells it apart from `latency_us`.
-        isolated: whose latencies the schedule has still to stretch where work overlaps; None: none.
-        reason: [num_nodes] object array of sentences, why a node has its source; None: what REASONS states of it.
-        rank_start_us: rank -> measured start of the step after that of the earliest rank, where `lag_us` is measured,
-            too; None: all ranks start together.
-    """
-
-    graph: ExecutionGraph
-    latency_us: np.ndarray
-    lag_us: np.ndarray
-    source: np.ndarray
-    analytic_latency_us: np.ndarray
-    latency_low_us: np.ndarray
-    latency_high_us: np.ndarray
-    uncovered_ops: dict[str, int]
-    warnings: tuple[str, ...] = ()
+    graph: ExecutionGraph  # the graph predicted
+    latency_us: np.ndarray  # [num_nodes] float64; NaN where uncovered, 0 for device and link nodes
+    lag_us: np.ndarray  # [num_edges] float64; delay along each timed edge (0 where the edge has no lag class)
+    source: np.ndarray  # [num_nodes] object array of schema.Source values
+    analytic_latency_us: np.ndarray  # [num_nodes] the analytical prediction; NaN if it has none
+    latency_low_us: np.ndarray  # [num_nodes] lower bound; NaN: nothing shows how far the prediction may be off
+    latency_high_us: np.ndarray  # [num_nodes] upper bound, likewise
+    uncovered_ops: dict[str, int]  # op name -> number of nodes without any latency. They never count as zero silently.
+    warnings: tuple[str, ...] = ()  # sentences for the user
+    # whose latencies the schedule has still to stretch where work overlaps; None: none
     isolated: Isolated | None = None
+    # [num_nodes] what a node takes on average in steps of about the median time: what a schedule adds up; NaN where
+    # uncovered; None: nothing tells it apart from `latency_us`
     mean_latency_us: np.ndarray | None = None
+    # [num_nodes] object array of sentences, why a node has its source; None: what REASONS states of it
     reason: np.ndarray | None = None
+    # rank -> measured start of the step after that of the earliest rank, where `lag_us` is measured, too; None: all
+    # ranks start together
     rank_start_us: Mapping[int, float] | None = None
 
     def with_latencies(

@@ -105,15 +105,12 @@ def _named(plain: str) -> DeviceSpec | None:
 
 @dataclass
 class HardwareConfig:
-    """The two keys that entry points share (not frozen: Hydra composes into it).
+    """The two keys that entry points share (not frozen: Hydra composes into it)."""
 
-    Attributes:
-        hardware: a device, a choice of conf/hardware (or a YAML file of one's own) and its numbers; empty: not stated.
-        cluster: links and hosts, a choice of conf/cluster (or a YAML file of one's own) and its numbers; empty: the
-            device's default. Python code may pass a `DeviceSpec` and a `ClusterSpec`.
-    """
-
+    # a device, a choice of conf/hardware (or a YAML file of one's own) and its numbers; empty: not stated
     hardware: Any = field(default_factory=dict)
+    # links and hosts, a choice of conf/cluster (or a YAML file of one's own) and its numbers; empty: the device's
+    # default. Python code may pass a `DeviceSpec` and a `ClusterSpec`.
     cluster: Any = field(default_factory=dict)
 
     def device_spec(self) -> DeviceSpec | None:

@@ -33,26 +33,21 @@ class Bucket:
 
 @dataclass(frozen=True)
 class Contention:
-    """What overlapping work shares. With unlimited cores and links of their own, nothing is shared.
+    """What overlapping work shares. With unlimited cores and links of their own, nothing is shared."""
 
-    Attributes:
-        ranks_per_node: ranks that share a node; a group within one node crosses the inner link.
-        ranks_per_inner_link, ranks_per_outer_link: ranks that share one link of a kind; 0: transfers over it do not
-            share (loopback: the cores are the limit, not a line).
-        cores_per_node: processor cores that the threads of a node share; unlimited where work runs on a GPU.
-        core_sets: per rank the cores it is bound to, where they are known; else a node's ranks share all of its cores.
-        inner_core_bytes_per_s, outer_core_bytes_per_s: bytes of messages that one core moves per second over either
-            link; unlimited where no core takes part.
-        outer_bucket: what limits each outer link, where a token bucket does; None: nothing passes at once.
-    """
-
-    ranks_per_node: int = 1
+    ranks_per_node: int = 1  # ranks that share a node; a group within one node crosses the inner link
+    # ranks that share one link in a node; 0: transfers over it do not share (loopback: the cores are the limit, not a
+    # line)
     ranks_per_inner_link: int = 0
-    ranks_per_outer_link: int = 0
+    ranks_per_outer_link: int = 0  # the same of the links between nodes
+    # processor cores that the threads of a node share; unlimited where work runs on a GPU
     cores_per_node: float = UNLIMITED
+    # per rank the cores it is bound to, where they are known; else a node's ranks share all of its cores
     core_sets: tuple[tuple[int, ...], ...] = ()
+    # bytes of messages that one core moves per second over a link in a node; unlimited where no core takes part
     inner_core_bytes_per_s: float = UNLIMITED
-    outer_core_bytes_per_s: float = UNLIMITED
+    outer_core_bytes_per_s: float = UNLIMITED  # the same between nodes
+    # what limits each outer link, where a token bucket does; None: nothing passes at once
     outer_bucket: Bucket | None = None
 
     def usual_stretch(self, moves: np.ndarray, latency_us: np.ndarray, stretch: np.ndarray) -> np.ndarray:

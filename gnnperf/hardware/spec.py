@@ -21,86 +21,58 @@ class Measured:
 
 @dataclass(frozen=True)
 class DeviceSpec:
-    """One accelerator, or one CPU socket share acting as the device.
+    """One accelerator, or one CPU socket share acting as the device."""
 
-    Attributes:
-        name: catalog name, e.g. "v100_sxm2_32gb".
-        kind: "gpu" or "cpu".
-        aliases: names a trace or a table may use, matched case-insensitively ("Tesla V100-SXM2-32GB").
-        flops_per_s: peak FLOP/s by dtype, dense; key "float32" without, "float32_matrix" with matrix units.
-        memory_bandwidth_bytes_per_s: data-sheet DRAM bandwidth.
-        l2_bytes: last-level cache.
-        num_sms: SMs or compute units (CPU: cores).
-        clock_hz: boost clock, behind the rates without matrix units (shipped CPUs: base clock, which all cores keep).
-        memory_bytes: capacity.
-        power_limit_w: board power; None unknown.
-        architecture: generation, e.g. "ampere": what a split by generation leaves out together; "" unknown.
-        lanes_per_sm: float32 multiply-adds an SM finishes per clock; None unknown.
-        base_clock_hz: guaranteed under the power limit; None not published.
-        matrix_clock_hz: behind the rates with matrix units; None: clock_hz.
-        memory_bus_bits: width of the memory bus; None unknown.
-        memory_pin_bits_per_s: data rate of one pin of it; None unknown.
-        sparse_matrix_speedup: peak rate of matrix units with 2:4 sparse operands over the dense rate; 1: no such units.
-        launch_floor_us: the shortest kernel.
-        sustained_flops_share: sustained / peak FLOP rate (vendor derating until calibrated).
-        sustained_bandwidth_share: sustained / peak bandwidth.
-        source: where the numbers come from.
-        measured: calibrated devices: quantity -> value and interval ("flops_per_s.float32", "launch_floor_us", ...).
-        host: calibrated devices: the same for the host ("host_op_us", "profiler_event_us", ...).
-        provenance: calibrated devices: when, with which versions, at which clocks.
-    """
-
-    name: str
-    kind: str
+    name: str  # catalog name, e.g. "v100_sxm2_32gb"
+    kind: str  # "gpu" or "cpu"
+    # peak FLOP/s by dtype, dense; key "float32" without, "float32_matrix" with matrix units
     flops_per_s: dict[str, float]
-    memory_bandwidth_bytes_per_s: float
-    l2_bytes: float
-    num_sms: int
+    memory_bandwidth_bytes_per_s: float  # data-sheet DRAM bandwidth
+    l2_bytes: float  # last-level cache
+    num_sms: int  # SMs or compute units (CPU: cores)
+    # boost clock, behind the rates without matrix units (shipped CPUs: base clock, which all cores keep)
     clock_hz: float
-    memory_bytes: float
-    power_limit_w: float | None = None
-    architecture: str = ""
-    lanes_per_sm: int | None = None
-    base_clock_hz: float | None = None
-    matrix_clock_hz: float | None = None
-    memory_bus_bits: int | None = None
-    memory_pin_bits_per_s: float | None = None
+    memory_bytes: float  # capacity
+    power_limit_w: float | None = None  # board power; None unknown
+    architecture: str = ""  # generation, e.g. "ampere": what a split by generation leaves out together; "" unknown
+    lanes_per_sm: int | None = None  # float32 multiply-adds an SM finishes per clock; None unknown
+    base_clock_hz: float | None = None  # guaranteed under the power limit; None not published
+    matrix_clock_hz: float | None = None  # behind the rates with matrix units; None: clock_hz
+    memory_bus_bits: int | None = None  # width of the memory bus; None unknown
+    memory_pin_bits_per_s: float | None = None  # data rate of one pin of it; None unknown
+    # peak rate of matrix units with 2:4 sparse operands over the dense rate; 1: no such units
     sparse_matrix_speedup: float = 1.0
-    launch_floor_us: float = 2.0
-    sustained_flops_share: float = 0.65
-    sustained_bandwidth_share: float = 0.80
+    launch_floor_us: float = 2.0  # the shortest kernel
+    sustained_flops_share: float = 0.65  # sustained / peak FLOP rate (vendor derating until calibrated)
+    sustained_bandwidth_share: float = 0.80  # sustained / peak bandwidth
+    # names a trace or a table may use, matched case-insensitively ("Tesla V100-SXM2-32GB")
     aliases: tuple[str, ...] = ()
-    source: str = ""
+    source: str = ""  # where the numbers come from
+    # calibrated devices: quantity -> value and interval ("flops_per_s.float32", "launch_floor_us", ...)
     measured: dict[str, Measured] = field(default_factory=dict)
+    # calibrated devices: the same for the host ("host_op_us", "profiler_event_us", ...)
     host: dict[str, Measured] = field(default_factory=dict)
+    # calibrated devices: when, with which versions, at which clocks
     provenance: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class LinkSpec:
-    """One link class.
-
-    Attributes:
-        bandwidth_bytes_per_s: per device and direction, data sheet.
-        latency_us: one hop.
-        sustained_bandwidth_share: sustained / peak.
-        source: where the numbers come from.
-        medium: one of MEDIA; "" unknown.
-        pair_bandwidth_bytes_per_s: between two devices, per direction, where a device's links lead to different peers;
-            None: all of it (switched, or one link).
-        in_network_reduction: the switches can add up (NVLS, SHARP); whether a job uses it is the library's choice.
-        bucket_bytes: where a token bucket limits the bandwidth (tc tbf, instances of clouds): so much passes after a
-            pause before the limit is felt; None: not limited so, or not stated.
-    """
+    """One link class."""
 
     name: str
-    bandwidth_bytes_per_s: float
-    latency_us: float
-    sustained_bandwidth_share: float = 0.80
-    source: str = ""
-    medium: str = ""
+    bandwidth_bytes_per_s: float  # per device and direction, data sheet
+    latency_us: float  # one hop
+    sustained_bandwidth_share: float = 0.80  # sustained / peak
+    source: str = ""  # where the numbers come from
+    medium: str = ""  # one of MEDIA; "" unknown
+    # between two devices, per direction, where a device's links lead to different peers; None: all of it (switched, or
+    # one link)
     pair_bandwidth_bytes_per_s: float | None = None
+    # the switches can add up (NVLS, SHARP); whether a job uses it is the library's choice
     in_network_reduction: bool = False
+    # where a token bucket limits the bandwidth (tc tbf, instances of clouds): so much passes after a pause before the
+    # limit is felt; None: not limited so, or not stated
     bucket_bytes: float | None = None
 
     @property
@@ -111,23 +83,15 @@ class LinkSpec:
 
 @dataclass(frozen=True)
 class HostSpec:
-    """A host processor: what host overheads scale with.
-
-    Attributes:
-        clock_hz: highest clock of one core.
-        work_per_clock: of one thread, relative to a Skylake-SP core.
-        num_cores: per socket.
-        aliases: names a trace or /proc/cpuinfo may use.
-        source: where the numbers come from, and what is an assumption.
-        memory_bandwidth_bytes_per_s: per socket: channels x transfers per second x 8 bytes; None not stated.
-    """
+    """A host processor: what host overheads scale with."""
 
     name: str
-    clock_hz: float
-    work_per_clock: float
-    num_cores: int
-    aliases: tuple[str, ...] = ()
-    source: str = ""
+    clock_hz: float  # highest clock of one core
+    work_per_clock: float  # of one thread, relative to a Skylake-SP core
+    num_cores: int  # per socket
+    aliases: tuple[str, ...] = ()  # names a trace or /proc/cpuinfo may use
+    source: str = ""  # where the numbers come from, and what is an assumption
+    # per socket: channels x transfers per second x 8 bytes; None not stated
     memory_bandwidth_bytes_per_s: float | None = None
 
     @property
@@ -138,41 +102,28 @@ class HostSpec:
 
 @dataclass(frozen=True)
 class ClusterSpec:
-    """Devices of one kind in equal nodes, and the links between them.
-
-    Attributes:
-        device: what every rank runs on.
-        intra: link between ranks of one node.
-        inter: link between nodes.
-        host_link: link between host memory and device (PCIe), for copies.
-        ranks_per_node: ranks sharing `intra`.
-        host_speed: host single-thread speed relative to the host that the overheads hold for.
-        nodes: how many nodes the ranks are divided over, in equal blocks; None: as many as they need.
-        host: the processor of a node; None unknown.
-        core_sets: per rank the processor cores it is bound to, numbered over nodes; empty: a node's ranks share them.
-        collectives: device name -> models of its collectives in this cluster (conf/analytic/collective_models,
-            or a .yaml file); ANY_DEVICE: whatever the device. Where none is named, links and NCCL's estimates are used.
-        all_reduce: over several nodes: the "fastest" that the library has, or "hierarchical", machine by machine.
-        host_sockets: processors of a node; None not stated.
-        storage: drives of a node, as much of them as one device has to itself; None: not stated.
-        adapters_per_node: ways out of a node, each as `inter`; None: one for each GPU, one for all ranks on CPUs.
-    """
+    """Devices of one kind in equal nodes, and the links between them."""
 
     name: str
-    device: DeviceSpec
-    intra: LinkSpec
-    inter: LinkSpec
-    host_link: LinkSpec
-    ranks_per_node: int = 8
-    host_speed: float = 1.0
+    device: DeviceSpec  # what every rank runs on
+    intra: LinkSpec  # link between ranks of one node
+    inter: LinkSpec  # link between nodes
+    host_link: LinkSpec  # link between host memory and device (PCIe), for copies
+    ranks_per_node: int = 8  # ranks sharing `intra`
+    host_speed: float = 1.0  # host single-thread speed relative to the host that the overheads hold for
     metadata: dict[str, str] = field(default_factory=dict)
-    nodes: int | None = None
-    host: HostSpec | None = None
+    nodes: int | None = None  # how many nodes the ranks are divided over, in equal blocks; None: as many as they need
+    host: HostSpec | None = None  # the processor of a node; None unknown
+    # per rank the processor cores it is bound to, numbered over nodes; empty: a node's ranks share them
     core_sets: tuple[tuple[int, ...], ...] = ()
+    # device name -> models of its collectives in this cluster (conf/analytic/collective_models, or a .yaml file);
+    # ANY_DEVICE: whatever the device. Where none is named, links and NCCL's estimates are used.
     collectives: dict[str, str] = field(default_factory=dict)
+    # over several nodes: the "fastest" that the library has, or "hierarchical", machine by machine
     all_reduce: str = FASTEST
-    host_sockets: int | None = None
-    storage: LinkSpec | None = None
+    host_sockets: int | None = None  # processors of a node; None not stated
+    storage: LinkSpec | None = None  # drives of a node, as much of them as one device has to itself; None: not stated
+    # ways out of a node, each as `inter`; None: one for each GPU, one for all ranks on CPUs
     adapters_per_node: int | None = None
 
     @property

@@ -55,13 +55,10 @@ class Profiler(StrEnum):
 
 @dataclass
 class FallbackConfig:
-    """When to refuse (predict/fallback.py).
+    """When to refuse (predict/fallback.py)."""
 
-    Attributes:
-        max_uncovered_share: of the trace's measured node time (of nodes, where nothing was measured) that may be
-            without a latency; above it predict.py ends with exit code 3 and writes nothing. 1: never.
-    """
-
+    # of the trace's measured node time (of nodes, where nothing was measured) that may be without a latency; above it
+    # predict.py ends with exit code 3 and writes nothing. 1: never.
     max_uncovered_share: float = 1.0
 
     def __post_init__(self) -> None:
@@ -77,80 +74,62 @@ class Request(HardwareConfig):
     these describe. `device_spec`, `cluster_spec`, `plan_spec` and `edits` read either form.
 
     Attributes:
-        trace: trace file, directory of rank files, or archive; None: a plan is requested.
-        recording: which one of several in the folder of `trace`, from 1 in order of time; None: the only one.
-        ranks: of the trace that are read, such as 0-7,12; None: all.
-        steps: likewise, by the numbers of their marks, such as 3:6 (without 6); None: all.
-        mode: which predictors are used.
         hardware: device to predict for, a choice of conf/hardware or a YAML file; empty: the trace's own.
-        other_hardware: more devices, which are compared with `hardware` in one table: hardware=[h100_sxm,h200].
         cluster: links and hosts to predict for, a choice of conf/cluster or a YAML file; empty: the device's default.
-        plan: a choice of conf/plan (or a YAML file of one's own) and its settings; empty: a trace is requested.
-        checkpoint: trained model, of which mode=analytic takes the constants of the base only; None: mode=hybrid
-            uses the analytical model.
-        transfer: model trained with data.source_path: the step is predicted for the machine that it was trained on,
-            from the measurements of this trace of another machine; None: not.
-        measured: table of ops measured on the device predicted for (`gnnperf calibrate --ops`), which is used first
-            and corrects the predictions for calls like its own; None: none.
-        evidence: what the prediction takes from the measurements of its own trace.
-        stalls: whether measured stalls stay; with measurements of the trace only.
-        profiler: whether the profiler's own cost stays; with measurements of the trace only.
-        fallback: when too little is covered to predict.
-        run: length of the training run, of which accelerator-hours and cost are given.
-        price: of a device.
-        out: directory to write; None: outputs/predict/<run>-<mode>-<hardware>.
-        tables: directory for tables as CSV; None: none.
-        collectives: models of collectives, a name of conf/analytic/collective_models or a .yaml file; "specification":
-            none (links are used); None: as in the cluster.
-        bucket_bytes: of the token bucket that limits the links of a trace whose card names their rate and no bucket, as
-            data.bucket_bytes of train.py; None: they are taken to have none.
-        step: ordinal of the step in the window; None: the one with the median measured step time.
-        cache_dir: where graphs are kept, by fingerprint of code and input, and what ops do to memory; None: nowhere.
-        memory: whether peak memory per rank is given, too.
-        batches_held: batches like the step's own that the program keeps between steps, in a loader's queue for example;
-            a trace shows only the one that the step reads.
-        findings: whether it is looked for what holds the step up; each candidate is predicted with its remedy.
-        whatif: edits of the step, one after the other; its grammar is in predict/whatif.py.
-        json: prediction.json goes to standard output, by itself.
-        verbose: all warnings and notes are printed, not only the first warnings.
-        quiet: nothing is printed but what is refused.
-        max_step_ms: exit code 4 where the (unedited) step is predicted to take longer; None: never.
-        max_regression: exit code 4 where it is predicted to be longer than that of `against` by more percent.
-        against: what predict.py wrote before, a folder or a prediction.json.
     """
 
-    trace: Path | str | None = None
+    trace: Path | str | None = None  # trace file, directory of rank files, or archive; None: a plan is requested
+    # which one of several in the folder of `trace`, from 1 in order of time; None: the only one
     recording: int | None = None
-    ranks: Any = None
-    steps: Any = None
+    ranks: Any = None  # of the trace that are read, such as 0-7,12; None: all
+    steps: Any = None  # likewise, by the numbers of their marks, such as 3:6 (without 6); None: all
+    # a choice of conf/plan (or a YAML file of one's own) and its settings; empty: a trace is requested
     plan: Any = field(default_factory=dict)
+    # more devices, which are compared with `hardware` in one table: hardware=[h100_sxm,h200]
     other_hardware: list[Any] = field(default_factory=list)
-    mode: Mode = Mode.hybrid
+    mode: Mode = Mode.hybrid  # which predictors are used
+    # trained model, of which mode=analytic takes the constants of the base only; None: mode=hybrid uses the analytical
+    # model
     checkpoint: Path | str | None = None
+    # model trained with data.source_path: the step is predicted for the machine that it was trained on, from the
+    # measurements of this trace of another machine; None: not
     transfer: Path | str | None = None
+    # table of ops measured on the device predicted for (`gnnperf calibrate --ops`), which is used first and corrects
+    # the predictions for calls like its own; None: none
     measured: Path | str | None = None
-    evidence: TraceEvidence = TraceEvidence.auto
-    stalls: Stalls = Stalls.keep
-    profiler: Profiler = Profiler.keep
-    fallback: FallbackConfig = field(default_factory=FallbackConfig)
+    evidence: TraceEvidence = TraceEvidence.auto  # what the prediction takes from the measurements of its own trace
+    stalls: Stalls = Stalls.keep  # whether measured stalls stay; with measurements of the trace only
+    profiler: Profiler = Profiler.keep  # whether the profiler's own cost stays; with measurements of the trace only
+    fallback: FallbackConfig = field(default_factory=FallbackConfig)  # when too little is covered to predict
+    # length of the training run, of which accelerator-hours and cost are given
     run: RunConfig = field(default_factory=RunConfig)
-    price: PriceConfig = field(default_factory=PriceConfig)
+    price: PriceConfig = field(default_factory=PriceConfig)  # of a device
+    # models of collectives, a name of conf/analytic/collective_models or a .yaml file; "specification": none (links are
+    # used); None: as in the cluster
     collectives: str | None = None
-    out: str | None = None
-    tables: str | None = None
+    out: str | None = None  # directory to write; None: outputs/predict/<run>-<mode>-<hardware>
+    tables: str | None = None  # directory for tables as CSV; None: none
+    # of the token bucket that limits the links of a trace whose card names their rate and no bucket, as
+    # data.bucket_bytes of train.py; None: they are taken to have none
     bucket_bytes: float | None = None
-    step: int | None = None
+    step: int | None = None  # ordinal of the step in the window; None: the one with the median measured step time
+    # where graphs are kept, by fingerprint of code and input, and what ops do to memory; None: nowhere
     cache_dir: Path | str | None = None
-    memory: bool = False
+    memory: bool = False  # whether peak memory per rank is given, too
+    # batches like the step's own that the program keeps between steps, in a loader's queue for example; a trace shows
+    # only the one that the step reads
     batches_held: int = 1
+    # whether it is looked for what holds the step up; each candidate is predicted with its remedy
     findings: bool = False
+    # edits of the step, one after the other; its grammar is in predict/whatif.py
     whatif: list[Any] = field(default_factory=list)
-    json: bool = False
-    verbose: bool = False
-    quiet: bool = False
-    max_step_ms: float | None = None
+    json: bool = False  # prediction.json goes to standard output, by itself
+    verbose: bool = False  # all warnings and notes are printed, not only the first warnings
+    quiet: bool = False  # nothing is printed but what is refused
+    max_step_ms: float | None = None  # exit code 4 where the (unedited) step is predicted to take longer; None: never
+    # exit code 4 where it is predicted to be longer than that of `against` by more percent
     max_regression: float | None = None
-    against: str | None = None
+    against: str | None = None  # what predict.py wrote before, a folder or a prediction.json
 
     @property
     def cache_folder(self) -> Path | None:

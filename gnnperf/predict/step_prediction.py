@@ -114,66 +114,46 @@ class Question:
 
 @dataclass(frozen=True, kw_only=True)
 class StepPrediction(Question):
-    """The question, with latencies, schedule and step time of the step.
+    """The question, with latencies, schedule and step time of the step."""
 
-    Attributes:
-        prediction: latencies per node of the step's graph (`prediction.graph`).
-        schedule: what they make of the step.
-        step_time_kind, step_time_us: the prediction; predicted period, makespan or window.
-        is_lower_bound: some work has no latency and is left out of step_time_us.
-        traced_step_time_us: the measured value of the same kind, on `traced_hardware`.
-        measured_step_time_us: the same, but None where the prediction is for other hardware than the trace's.
-        traced_prediction_us: the same step predicted the same way for the traced hardware, where the prediction starts
-            from the trace and is for other hardware; None else.
-        rank_start_skew_us: measured; a measured makespan contains it, a predicted one starts all ranks at once.
-        rank_step_time_us: rank -> predicted completion since the start of the step.
-        critical_us: [num_nodes] time the critical path spends at each node (critical_time.py); sums to step_time_us.
-        critical_delay_us: part of it in which no node of the path runs (launch latencies, gaps on streams).
-        source_share: source -> share of the step time along the critical path.
-        critical_path_share: node type or peer_wait (for untraced ranks) -> share of the time on the path.
-        uncovered_ops: op name -> number of nodes without a latency.
-        uncovered_measured_share: their share of the trace's measured node time, 0 to 1; None unknown. They add nothing
-            to the step time, so `source_share` cannot show what is missing; this does.
-        measurements: what the trace measured; None: a plan.
-        ratio_interval: lowest and highest `step_time_ratio`; None: unknown.
-        alternatives: the step on every device, where several were requested.
-        throughput: rates, utilization and cost of the step; None: not requested.
-        without_profiler: the step without the profiler; None: it changes little, or is unknown.
-        whatif: what edits make of this step; None: no edit was requested. Everything else is the unedited step.
-        peak_memory: per rank in the graph, of this step; () not requested or unknown.
-        step_time_interval_us: lowest and highest step time; None: there is none, and a warning states why.
-        interval_level: share of steps that lie within theirs; None without an interval.
-        findings: what holds this step up, the largest gain first; None: not requested.
-        bound: [num_nodes] what the analytical model states the time of a compute node is made of most (kernels.Bound);
-            None where it does not know; None instead of all: which device it is was not requested.
-    """
-
-    prediction: Prediction
-    schedule: Schedule
-    step_time_kind: StepTimeKind
-    step_time_us: float
-    is_lower_bound: bool
-    traced_step_time_us: float
+    prediction: Prediction  # latencies per node of the step's graph (`prediction.graph`)
+    schedule: Schedule  # what they make of the step
+    step_time_kind: StepTimeKind  # period, makespan or window
+    step_time_us: float  # the prediction, of this kind
+    is_lower_bound: bool  # some work has no latency and is left out of step_time_us
+    traced_step_time_us: float  # the measured value of the same kind, on `traced_hardware`
+    # the same, but None where the prediction is for other hardware than the trace's
     measured_step_time_us: float | None
-    rank_start_skew_us: float
-    rank_step_time_us: dict[int, float]
+    rank_start_skew_us: float  # measured; a measured makespan contains it, a predicted one starts all ranks at once
+    rank_step_time_us: dict[int, float]  # rank -> predicted completion since the start of the step
+    # [num_nodes] time the critical path spends at each node (critical_time.py); sums to step_time_us
     critical_us: np.ndarray
-    critical_delay_us: float
-    source_share: dict[str, float]
+    critical_delay_us: float  # part of it in which no node of the path runs (launch latencies, gaps on streams)
+    source_share: dict[str, float]  # source -> share of the step time along the critical path
+    # node type or peer_wait (for untraced ranks) -> share of the time on the path
     critical_path_share: dict[str, float]
-    uncovered_ops: dict[str, int]
+    uncovered_ops: dict[str, int]  # op name -> number of nodes without a latency
+    # their share of the trace's measured node time, 0 to 1; None unknown. They add nothing to the step time, so
+    # `source_share` cannot show what is missing; this does.
     uncovered_measured_share: float | None
+    # what edits make of this step; None: no edit was requested. Everything else is the unedited step.
     whatif: WhatIfPrediction | None = None
-    peak_memory: tuple[RankMemory, ...] = ()
+    peak_memory: tuple[RankMemory, ...] = ()  # per rank in the graph, of this step; () not requested or unknown
+    # lowest and highest step time; None: there is none, and a warning states why
     step_time_interval_us: tuple[float, float] | None = None
-    interval_level: float | None = None
-    findings: tuple[Finding, ...] | None = None
+    interval_level: float | None = None  # share of steps that lie within theirs; None without an interval
+    findings: tuple[Finding, ...] | None = None  # what holds this step up, the largest gain first; None: not requested
+    # [num_nodes] what the analytical model states the time of a compute node is made of most (kernels.Bound); None
+    # where it does not know; None instead of all: which device it is was not requested
     bound: np.ndarray | None = None
+    # the same step predicted the same way for the traced hardware, where the prediction starts from the trace and is
+    # for other hardware; None else
     traced_prediction_us: float | None = None
-    measurements: TraceMeasurements | None = None
-    ratio_interval: tuple[float, float] | None = None
-    alternatives: tuple[StepPrediction, ...] = ()
-    throughput: Throughput | None = None
+    measurements: TraceMeasurements | None = None  # what the trace measured; None: a plan
+    ratio_interval: tuple[float, float] | None = None  # lowest and highest `step_time_ratio`; None: unknown
+    alternatives: tuple[StepPrediction, ...] = ()  # the step on every device, where several were requested
+    throughput: Throughput | None = None  # rates, utilization and cost of the step; None: not requested
+    # the step without the profiler; None: it changes little, or is unknown
     without_profiler: WithoutProfiler | None = None
 
     @property

@@ -26,18 +26,13 @@ MILLION = 1e6
 
 @dataclass
 class RunConfig:
-    """How long a training run is (not frozen: Hydra composes into it). At most one of tokens, samples and steps.
+    """How long a training run is (not frozen: Hydra composes into it). At most one of tokens, samples and steps."""
 
-    Attributes:
-        tokens, samples, steps: of the run; None: of no interest.
-        tokens_per_step, samples_per_step: over all ranks, where the trace does not state it; a plan states it.
-    """
-
-    tokens: float | None = None
-    samples: float | None = None
-    steps: float | None = None
-    tokens_per_step: float | None = None
-    samples_per_step: float | None = None
+    tokens: float | None = None  # of the run; None: of no interest
+    samples: float | None = None  # of the run; None: of no interest
+    steps: float | None = None  # of the run; None: of no interest
+    tokens_per_step: float | None = None  # over all ranks, where the trace does not state it; a plan states it
+    samples_per_step: float | None = None  # over all ranks, where the trace does not state it; a plan states it
 
     def __post_init__(self) -> None:
         """Refuse values that cannot be."""
@@ -75,13 +70,9 @@ class RunConfig:
 
 @dataclass
 class PriceConfig:
-    """What an accelerator costs (not frozen: Hydra composes into it). None is shipped.
+    """What an accelerator costs (not frozen: Hydra composes into it). None is shipped."""
 
-    Attributes:
-        usd_per_gpu_hour: US dollars per device and hour; None: unknown, and no cost is given.
-    """
-
-    usd_per_gpu_hour: float | None = None
+    usd_per_gpu_hour: float | None = None  # US dollars per device and hour; None: unknown, and no cost is given
 
     def __post_init__(self) -> None:
         """Refuse values that cannot be."""

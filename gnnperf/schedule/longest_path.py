@@ -108,26 +108,17 @@ CHECK = "check the shapes and sizes in the trace, the numbers of the hardware, a
 
 @dataclass(frozen=True)
 class Schedule:
-    """When everything of one step happens.
+    """When everything of one step happens."""
 
-    Attributes:
-        start_us, end_us: [num_nodes] float64, from the start of the (last unrolled) step.
-        slack_us: [num_nodes] how much later a node may start without moving the step's end.
-        on_critical_path: [num_nodes] bool, one longest chain of binding constraints back to the step's start.
-        makespan_us: latest completion minus the earliest rank's start, of the last unrolled step.
-        period_us: increment of the completion time between the last two unrolled steps; None if not unrolled.
-        rank_step_time_us: [num_ranks] completion of each rank minus the earliest rank's start.
-        order: [num_nodes] nodes in a topological order.
-    """
-
-    start_us: np.ndarray
-    end_us: np.ndarray
-    slack_us: np.ndarray
-    on_critical_path: np.ndarray
-    makespan_us: float
+    start_us: np.ndarray  # [num_nodes] float64, from the start of the (last unrolled) step
+    end_us: np.ndarray  # [num_nodes] float64, likewise
+    slack_us: np.ndarray  # [num_nodes] how much later a node may start without moving the step's end
+    on_critical_path: np.ndarray  # [num_nodes] bool, one longest chain of binding constraints back to the step's start
+    makespan_us: float  # latest completion minus the earliest rank's start, of the last unrolled step
+    # increment of the completion time between the last two unrolled steps; None if not unrolled
     period_us: float | None
-    rank_step_time_us: np.ndarray
-    order: np.ndarray
+    rank_step_time_us: np.ndarray  # [num_ranks] completion of each rank minus the earliest rank's start
+    order: np.ndarray  # [num_nodes] nodes in a topological order
 
     @property
     def step_time_us(self) -> float:

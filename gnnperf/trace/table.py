@@ -40,17 +40,12 @@ class TraceMeta:
 
 @dataclass(frozen=True)
 class TraceTable:
-    """One rank of one run.
+    """One rank of one run."""
 
-    Attributes:
-        meta: rank, world size, devices, provenance.
-        events: [num_events] table with schema.EVENT_COLUMNS, sorted by start_ns.
-        feeds: [num_feeds] table (producer_event, consumer_event): tensor data dependencies between CPU ops,
-            from an execution trace; empty without one.
-    """
-
-    meta: TraceMeta
-    events: pd.DataFrame
+    meta: TraceMeta  # rank, world size, devices, provenance
+    events: pd.DataFrame  # [num_events] table with schema.EVENT_COLUMNS, sorted by start_ns
+    # [num_feeds] table (producer_event, consumer_event): tensor data dependencies between CPU ops, from an execution
+    # trace; empty without one
     feeds: pd.DataFrame = field(
         default_factory=lambda: pd.DataFrame(
             {"producer_event": pd.Series([], dtype="int64"), "consumer_event": pd.Series([], dtype="int64")}

@@ -4,8 +4,6 @@ Per relation and direction: how many neighbors, the op's word of one of them (on
 or after), the mean of their numbers and, where a node can have several, the maximum.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Learner + data -> Cell: fitted on train and val, judged on the runs held out, every row by the same labels."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass

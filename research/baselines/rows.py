@@ -1,7 +1,5 @@
 """The rows of the comparison that are not the network, by name."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The cells of a table, made one by one: a killed table goes on with the cells that are missing or out of date."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What train.py does with learners: rows of all that was fitted, as records on disk and tables on the console."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path

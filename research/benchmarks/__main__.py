@@ -1,7 +1,5 @@
 """`python -m research.benchmarks [NAME ... [OPTION ...]]`: run all or the named ones, each in its own process."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Sequence

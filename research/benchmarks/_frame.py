@@ -1,7 +1,5 @@
 """What every benchmark shares: its command line, tables, columns of errors, and results that the summary reads."""
 
-from __future__ import annotations
-
 import argparse
 import inspect
 import sys

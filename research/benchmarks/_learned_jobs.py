@@ -1,7 +1,5 @@
 """Records to be made, each in a process of its own that keeps the last split it loaded."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import sys

@@ -1,7 +1,5 @@
 """The hybrid as a row: what `predict.py mode=hybrid` predicts for the recordings that the table judges."""
 
-from __future__ import annotations
-
 import fcntl
 from dataclasses import dataclass, field, replace
 from pathlib import Path

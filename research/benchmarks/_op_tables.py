@@ -1,7 +1,5 @@
 """NeuSight's tables of memory-bound ops, and the devices they were measured on."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

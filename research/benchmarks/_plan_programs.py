@@ -5,8 +5,6 @@ process group that does nothing. What stands in for a fused kernel (norm, cross 
 keeps what the kernel keeps.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The public runs that the graph is judged on, imported from the mirror or a fetch folder."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

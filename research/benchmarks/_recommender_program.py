@@ -4,8 +4,6 @@ Perceptrons, interaction and loss are torch's own modules. Tables are looked up 
 updates its table in the backward pass, as fbgemm's batched tables do; exchanges make what arrives.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise

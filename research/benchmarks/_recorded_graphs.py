@@ -1,7 +1,5 @@
 """Constants of the analytical model that have not seen a workload, and the graphs they predict."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path

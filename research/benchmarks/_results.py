@@ -1,7 +1,5 @@
 """Claims of BENCHMARKS.md, and the saved results that they state."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Sequence

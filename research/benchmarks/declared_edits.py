@@ -16,8 +16,6 @@ Which calls B repeats is read off the order of its ops. Trivial predictions: the
 added, the kernels of the copies added.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -6,8 +6,6 @@ Counts the rows that research/fitting/gemm.py, memory.py, convolution.py, cdna.p
 choose them. `gnnperf devices` reads the file.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path

@@ -13,8 +13,6 @@ others. Next to the model the trivial predictions on the same rows. "own launch"
 is the host's, the wait for the launch, read off the unseen machine.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 

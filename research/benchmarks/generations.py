@@ -15,8 +15,6 @@ Before it, single calls predicted by the closed form, by the ratio, and by the s
 other generations choose: mean |log(measured / predicted)|, over pairs of GPUs, then generations.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache

@@ -11,8 +11,6 @@ cpu-gloo. SPLIT+NAME also trains on datasets/NAME, programs that are tested on l
 F, the row another-recording: one recording predicts another of the same run.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

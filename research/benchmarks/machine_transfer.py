@@ -12,8 +12,6 @@ validate, every other run that both machines recorded is judged. Network and set
     again        another recording of the run by the second machine: the noise; of runs that it recorded twice
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path

@@ -8,8 +8,6 @@ data-sheet bandwidth. "own gap" is the same model with the host's time of a call
 from the unseen machine's smallest shapes. It shows the remaining error.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

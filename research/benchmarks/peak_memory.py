@@ -10,8 +10,6 @@ held between steps, twice the parameters, the median of the train runs, and the 
 nearest in parameters, then in inputs (not the run itself).
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 

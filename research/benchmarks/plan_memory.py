@@ -8,8 +8,6 @@ fitted. Baseline: model states and closed forms of activations (Rajbhandari et a
 without whole parameters, messages and the tensors of single ops.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -8,8 +8,6 @@ in TFLOP/s are turned into tokens/s by the formula of their source: equation 3 o
 others. Baseline: every step reaches half of the peak.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 

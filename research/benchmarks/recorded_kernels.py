@@ -8,8 +8,6 @@ split `program` gave constants; "others" are all other recordings. Errors are we
 measured| over measured. "total" is predicted over measured.
 """
 
-from __future__ import annotations
-
 import pandas as pd
 
 from gnnperf.analytic import default_constants

@@ -1,7 +1,5 @@
 """Strict replay of public runs: error of period and makespan next to a copy of the other step; collectives matched."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass
 from itertools import product

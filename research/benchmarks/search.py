@@ -9,8 +9,6 @@ The global batch is part of what a search is given, so that its candidates are t
 of GPUs and global batch. docs/benchmarks/plans.md has the limit that the labels' own uncertainty sets.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 import time

@@ -8,8 +8,6 @@ libraries are not counted in "file -> ...", nor in the peer. It runs in its own 
 `--peer`.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import statistics

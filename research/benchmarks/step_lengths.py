@@ -8,8 +8,6 @@ recorded steps are measured. Each recording of one is paired with each of the ot
 it was traced, and the traced step times tokens. "Another recording" is the noise of the measured percentiles.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import permutations, product
 from pathlib import Path

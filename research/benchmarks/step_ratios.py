@@ -15,8 +15,6 @@ host      score = log(host time of ops that two public traces share, relative / 
 --write: bounds that ship (conf/analytic/step_ratio.yaml).
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import permutations

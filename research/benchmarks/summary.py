@@ -1,7 +1,5 @@
 """Write BENCHMARKS.md from the saved results: `python -m research.benchmarks summary [--check]`."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 

@@ -6,8 +6,6 @@ Prints Markdown tables over all public GPU runs with a measured step. Steps that
 three steps or more; outliers are those that predict.py names. Without stalls: `stalls=remove`, of measured steps too.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Iterator, Sequence

@@ -8,8 +8,6 @@ Every op call with device time, all its kernels together. Only constants of AMD'
 recordings. Errors are over calls; "total" is the error of a GPU's device time.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator, Sequence

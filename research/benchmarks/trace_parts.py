@@ -8,8 +8,6 @@ of the other steps, drawn once; a node takes the mean of the finest group of CLA
 the constants of one row: hosts of the project do not count there.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from functools import cache

@@ -7,8 +7,6 @@ cost: the baseline. "Typical cost" is what a trace without the recorder's card g
 trace; in the last rows the host constants are fitted on the GPU runs of other programs only.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -16,8 +16,6 @@ what a graph contains before it runs (FLOPs, bytes, ops, messages, ranks, link).
 prediction of another one of the same run.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -7,8 +7,6 @@ them: numbers of the device and its links, constants fitted on public tables of 
 all-reduces. Not known: any iteration time. Next to it what a guess gives, and what labels of the other models give.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from dataclasses import replace

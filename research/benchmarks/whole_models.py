@@ -12,8 +12,6 @@ times of the nodes, summed.
 --classes: next to, kernels by class on the node tables: products, elementwise, softmax, layer norm.
 """
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """`gnnperf improvement DIR --of gnn --over analytic`."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -15,8 +15,6 @@ repeats k != i the median of these differences counts. As recorded, an edit adds
 nodes it adds or removes; so the cost should be taken out of the graphs first (`loading.without_profiler_cost`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache

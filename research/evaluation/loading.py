@@ -1,7 +1,5 @@
 """From a recording to its graph: as recorded, or without what the profiler itself adds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 

@@ -7,8 +7,6 @@ No model can be shown to be better than this: its labels are one such recording.
 fixed before any model was trained.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations

@@ -6,8 +6,6 @@ insert   [T1|op A]-[T1'|op B']-[T1|op B]-[T1|op C]
 Within a lane, node ids stay in order of execution.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise

@@ -15,8 +15,6 @@ Which calls of the op are repeated is read off the order of ops in B, unless inp
 collective likewise. Other keys say how the programs differ and are not needed here.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 | forward |T1| backward |  ->  | forward |T1 + sleep| backward |
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Cells of a comparison: what one row (a learner), fitted with one seed, predicted for the held-out runs of a split."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, fields

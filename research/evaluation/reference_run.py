@@ -5,8 +5,6 @@ graph           step 0   step 1   step 2        lanes by rank and ordinal, nodes
 reference run   step 0   step 1   step 0        step by step, in turn: what belongs together stays together
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace

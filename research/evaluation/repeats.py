@@ -9,8 +9,6 @@ once       linear | gelu | linear            runs of equal calls: 1  1  1
 repeated   linear | gelu | linear linear linear                  1  1  3      the second one, three times
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

@@ -4,8 +4,6 @@ Every error is |predicted / measured - 1|. A node without a prediction of the ro
 schedule; `coverage` is the share with one. Figures pool all seeds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 

@@ -3,8 +3,6 @@
 The metric was fixed before any model was trained: exp(mean(ln(max(|predicted / measured - 1|, 0.001)))).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,7 +13,7 @@ from gnnperf.core import InputError
 from gnnperf.gnn.evaluation.metrics import APE_FLOOR, absolute_percentage_error
 from research.evaluation.records import EvaluationRecord
 
-LEVEL = 0.95
+LEVEL, NUM_DRAWS = 0.95, 1000  # of bootstrap intervals
 Statistic = Callable[[np.ndarray], float]
 
 
@@ -37,14 +35,14 @@ class RunSums:
         mean: np.ndarray = (counts @ self.total.T) / (counts @ self.weight.T)  # [num_draws, num_seeds]
         return np.exp(mean)
 
-    def interval(self, *, num_draws: int = 1000, seed: int = 0) -> tuple[float, float]:
+    def interval(self) -> tuple[float, float]:
         """Percentile bootstrap (Efron 1979), 95 %, of runs and seeds; NaN with fewer than two runs."""
         num_seeds, num_runs = self.total.shape
         if num_runs < 2:
             return float("nan"), float("nan")
-        draw = np.random.default_rng(seed)
-        runs = draws(draw, num_runs, num_draws)  # [num_draws, num_runs]
-        seeds = draws(draw, num_seeds, num_draws)  # [num_draws, num_seeds]
+        draw = np.random.default_rng(0)
+        runs = draws(draw, num_runs, NUM_DRAWS)  # [num_draws, num_runs]
+        seeds = draws(draw, num_seeds, NUM_DRAWS)  # [num_draws, num_seeds]
         total, weight = ((runs @ part.T * seeds).sum(axis=1) for part in (self.total, self.weight))  # [num_draws]
         low, high = np.quantile(np.exp(total / weight), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
         return float(low), float(high)
@@ -96,13 +94,10 @@ def _stacked(seeds: Sequence[RunSums]) -> RunSums:
     return RunSums(seeds[0].runs, np.concatenate([s.total for s in seeds]), np.concatenate([s.weight for s in seeds]))
 
 
-def interval_over_groups(
-    values: np.ndarray, groups: np.ndarray, statistic: Statistic, *, level: float = 0.95, num_draws: int = 1000,
-    seed: int = 0,
-) -> tuple[float, float]:  # fmt: skip
-    """Percentile bootstrap (Efron 1979), groups drawn with replacement.
+def interval_over_groups(values: np.ndarray, groups: np.ndarray, statistic: Statistic) -> tuple[float, float]:
+    """Percentile bootstrap (Efron 1979), groups drawn NUM_DRAWS times with replacement.
 
-    Lower and upper end, between which `level` of the draws lie; NaN with fewer than two groups. Of `values` [n], NaN
+    Lower and upper end, between which LEVEL of the draws lie; NaN with fewer than two groups. Of `values` [n], NaN
     does not count; `groups` [n] are names or numbers of the run or pair.
     """
     use = ~np.isnan(values)
@@ -110,8 +105,8 @@ def interval_over_groups(
     if len(names) < 2:
         return float("nan"), float("nan")
     parts = [values[use][group == number] for number in range(len(names))]
-    draws = np.random.default_rng(seed).integers(0, len(names), size=(num_draws, len(names)))
+    draws = np.random.default_rng(0).integers(0, len(names), size=(NUM_DRAWS, len(names)))
     different, place = np.unique(np.sort(draws, axis=1), axis=0, return_inverse=True)  # of few groups, few draws are
     result = np.array([statistic(np.concatenate([parts[number] for number in draw])) for draw in different])
-    low, high = np.quantile(result[place.ravel()], [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(result[place.ravel()], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(low), float(high)

@@ -5,8 +5,6 @@
 ------|-------------|-------------|  edited: whatever slack there was is used up first
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
@@ -126,10 +127,7 @@ def dtypes_json(dtypes: Sequence[str]) -> str:
 
 
 def _separated(texts: Sequence[npt.NDArray[np.object_]]) -> npt.NDArray[np.object_]:
-    result = texts[0]
-    for text in texts[1:]:
-        result = result + ", " + text
-    return result
+    return reduce(lambda before, text: before + ", " + text, texts)
 
 
 def _numbers(values: npt.NDArray[np.int64], num_rows: int) -> npt.NDArray[np.object_]:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
-import pytest
-
 from gnnperf.analytic.device_evidence import DeviceEvidence, Evidence, Standing, catalog_evidence, shipped_evidence
 from gnnperf.analytic.memory_bound.constants import default_memory_constants
-from gnnperf.cli import main
 from gnnperf.hardware import device_names, load_device
 from gnnperf.hardware.strict_yaml import read_yaml
 from gnnperf.hardware.yaml_spec import conf_dir
+from tests.command import Command
 
 
 def _evidence(device: str, fitted: int) -> Evidence:
@@ -60,17 +56,15 @@ def test_shipped_evidence_names_the_devices_of_the_constants() -> None:
     assert all(one.fitted <= one.rows for one in shipped_evidence())
 
 
-def test_the_table_has_every_device(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["devices"]) == 0
-    printed = capsys.readouterr().out
+def test_the_table_has_every_device(command: Command) -> None:
+    printed = command.shown("devices")
     assert all(name in printed for name in device_names())
     assert "measured" in printed
     assert "zero-shot" in printed
 
 
-def test_json_holds_numbers_and_evidence(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["devices", "--json"]) == 0
-    result = {one["device"]: one for one in json.loads(capsys.readouterr().out)}
+def test_json_holds_numbers_and_evidence(command: Command) -> None:
+    result = {one["device"]: one for one in command.document("devices")}
     assert set(result) == set(device_names())
     assert result["h100_sxm"]["memory_bandwidth_bytes_per_s"] == 3.35e12
     assert result["h100_sxm"]["evidence"][0]["source"] == "ai-dynamo/aiconfigurator"

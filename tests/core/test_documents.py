@@ -1,7 +1,5 @@
 """CSV without formulas, JSON without what JSON lacks."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import io

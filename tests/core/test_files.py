@@ -1,7 +1,5 @@
 """JSON for people; files and folders that are whole or not there."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Bars: after two seconds; nothing where no one looks."""
 
-from __future__ import annotations
-
 import io
 import os
 import pty
@@ -17,10 +15,9 @@ from rich.console import Console
 from rich.progress import Task
 from synthetic import prepared
 
-from gnnperf.cli import main
 from gnnperf.core import progress
 from gnnperf.core.progress import Advance, Bars, bars_on_terminal, each, task, watched_by
-from tests.test_predict_script import trace  # noqa: F401  # a fixture
+from tests.command import Command
 
 
 @pytest.fixture(name="bars")
@@ -160,8 +157,10 @@ def _seen() -> Iterator[Seen]:
         yield seen
 
 
-def test_importing_reports_every_part_to_its_end(seen: Seen, trace: Path, tmp_path: Path) -> None:  # noqa: F811
-    assert main(["import", str(trace), "--out", str(tmp_path / "out")]) == 0
+def test_importing_reports_every_part_to_its_end(
+    seen: Seen, small_trace: Path, tmp_path: Path, command: Command
+) -> None:
+    command.shown("import", small_trace, "--out", tmp_path / "out")
     assert set(seen.tasks) == {
         "reading the trace (files)", "comparing clocks (ranks)", "finding host segments (ranks)",
         "building the graph (ranks)", "writing (folders)",

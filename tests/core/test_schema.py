@@ -1,7 +1,5 @@
 """What files of others may hold: types and ranges of fields."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Names of strangers on a terminal: shown, never obeyed."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

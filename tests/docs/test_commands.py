@@ -3,8 +3,6 @@
 docs.made.run_commands runs them, after the tests: a renamed option is detected here already.
 """
 
-from __future__ import annotations
-
 import re
 import runpy
 from collections import Counter
@@ -19,7 +17,7 @@ from hydra.core.override_parser.types import IntervalSweep, Override
 
 from docs.made.calls import called
 from docs.made.command_classes import Shown, Where, class_of, every_command
-from docs.made.pages import DOCS, DOCUMENTS, ROOT
+from docs.made.pages import ROOT, written_pages
 from docs.made.reader_files import provide, replaced
 from docs.made.run_commands import not_printed
 from docs.made.shell import commands_of, commands_with_output
@@ -30,7 +28,7 @@ from gnnperf.predict.composition import composed
 from gnnperf.predict.composition.command_line import with_keys
 from gnnperf.predict.composition.entry import EntryConfig
 
-PAGES = sorted({*DOCUMENTS, *(str(path.relative_to(ROOT)) for path in (ROOT / DOCS).rglob("*.md"))} - {"CHANGELOG.md"})
+PAGES = [page for page in written_pages() if page != "CHANGELOG.md"]
 # A name that is there, in place of a file of the reader's own, or of NAME.
 SHIPPED = {"hardware": "h100_sxm", "cluster": "hgx8", "plan": "dlrm_criteo", "collectives": "specification"}
 SWITCHES = ("--multirun", "-m", "--cfg", "job")

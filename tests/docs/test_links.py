@@ -1,17 +1,15 @@
 """Links between pages lead somewhere: files, pages that the build makes, headings."""
 
-from __future__ import annotations
-
 import posixpath
 from functools import cache
 
 import pytest
 
 from docs.made.markdown import anchors, blocks, links, slug_of
-from docs.made.pages import DOCS, DOCUMENTS, MADE, ROOT, with_links_of_site
+from docs.made.pages import DOCS, DOCUMENTS, MADE, ROOT, with_links_of_site, written_pages
 from docs.made.pictures import PICTURES
 
-PAGES = sorted({*DOCUMENTS, *(str(path.relative_to(ROOT)) for path in (ROOT / DOCS).rglob("*.md"))})
+PAGES = written_pages()
 OTHERS = sorted(
     str(path.relative_to(ROOT)) for at in ("research/benchmarks", "datasets/*") for path in ROOT.glob(f"{at}/*.md")
 )

@@ -1,7 +1,5 @@
 """Pages and pictures that are made from the code."""
 
-from __future__ import annotations
-
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass

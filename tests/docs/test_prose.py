@@ -1,7 +1,5 @@
 """Prose of the pages: short sentences, and words of the field."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

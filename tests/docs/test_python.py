@@ -1,7 +1,5 @@
 """Python on pages compiles, names what there is, and runs where it reads a recording of the repository."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import importlib.util
@@ -11,11 +9,9 @@ from types import ModuleType
 import pytest
 
 from docs.made.markdown import Block, blocks
-from docs.made.pages import DOCS, DOCUMENTS, ROOT
+from docs.made.pages import ROOT, written_pages
 from gnnperf import datasets
-from tests.predict.doubled import toy_data
-
-PAGES = sorted({*DOCUMENTS, *(str(path.relative_to(ROOT)) for path in (ROOT / DOCS).rglob("*.md"))})
+from gnnperf.gnn.data.prepare import PreparedData
 
 
 def _is_python(block: Block) -> bool:
@@ -24,7 +20,7 @@ def _is_python(block: Block) -> bool:
 
 
 def _every() -> Iterator[tuple[str, Block]]:
-    for page in PAGES:
+    for page in written_pages():
         for block in blocks((ROOT / page).read_text(encoding="utf-8")):
             if _is_python(block):
                 yield f"{page}, line {block.first + 1}", block
@@ -67,8 +63,7 @@ def test_code_that_reads_a_recording_runs(
 
 
 @pytest.mark.parametrize("where", [where for where, block in BLOCKS.items() if "ExecutionGraphs(" in block.text])
-def test_code_on_data_sets_runs(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = toy_data()
+def test_code_on_data_sets_runs(where: str, data: PreparedData, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(datasets, "prepared", lambda *_: data)
     exec(compile(BLOCKS[where].text, where, "exec"), {})
 

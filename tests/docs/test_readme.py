@@ -1,7 +1,5 @@
 """The commands of README's first screens, on the trace that they name, print and draw what README shows."""
 
-from __future__ import annotations
-
 import io
 import re
 import shlex

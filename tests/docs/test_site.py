@@ -1,7 +1,5 @@
 """The site builds without a warning, and needs nothing from a network when it is read."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Quick commands of pages with output run in order, and print what the pages show."""
 
-from __future__ import annotations
-
 import runpy
 import shlex
 import sys

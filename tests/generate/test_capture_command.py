@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from synthetic import cluster
 
-from gnnperf import cli
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.graph import load_graph
+from tests.command import Command
 
 SCRIPT = """
 import sys
@@ -54,15 +54,14 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "program.py"
 
 
-def captured(script: Path, *words: str) -> Path:
-    out = script.parent / "captured"
-    assert cli.main(["capture", str(script), "--out", str(out), *words]) == 0
-    return out
+@pytest.fixture
+def out(script: Path) -> Path:
+    return script.parent / "captured"
 
 
-def test_the_folder_holds_the_captured_graph_without_labels(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    graph = load_graph(captured(script, "--ranks", "2"))
-    assert "program: 2 of 2 ranks, 2 steps" in capsys.readouterr().out
+def test_the_folder_holds_the_captured_graph_without_labels(script: Path, out: Path, command: Command) -> None:
+    assert "program: 2 of 2 ranks, 2 steps" in command.shown("capture", script, "--out", out, "--ranks", 2)
+    graph = load_graph(out)
     assert graph.nodes[["start_us", "latency_us", "blocked_us"]].isna().all(axis=None)
     collectives = graph.nodes[graph.nodes["node_type"] == "collective"]
     assert collectives["message_bytes"].tolist() == [8 * 2 * 4.0] * 2  # one bucket per step, float32
@@ -70,29 +69,25 @@ def test_the_folder_holds_the_captured_graph_without_labels(script: Path, capsys
 
 
 def test_gnnperf_predict_predicts_it_on_a_gpu_as_planned(
-    script: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    script: Path, out: Path, tmp_path: Path, command: Command
 ) -> None:
-    folder, out = captured(script, "--ranks", "2"), str(tmp_path / "predicted")
-    capsys.readouterr()
+    command.shown("capture", script, "--out", out, "--ranks", 2)
     for _ in ("fresh", "from the cache of graphs"):
-        cache = ["--set", f"cache_dir={tmp_path / 'cache'}"]
-        words = [str(folder), "--gpu", "h100_sxm", "--what-if", "batch=2x", "--out", out, "--json", *cache]
-        assert cli.main(["predict", *words]) == 0
-        document = json.loads(capsys.readouterr().out)
+        words = ("--out", tmp_path / "predicted", "--set", f"cache_dir={tmp_path / 'cache'}")
+        document = command.document("predict", out, "--gpu", "h100_sxm", "--what-if", "batch=2x", *words)
         assert document["measured_step_time_us"] is None and document["step_time_us"] > 0
         assert document["whatif"]["step_time_us"] > 0
 
 
-def test_arguments_after_the_dashes_are_the_scripts(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = captured(script, "--function", "arguments", "--steps", "1", "--json", "--", "3", "--layers")
-    assert json.loads(capsys.readouterr().out)["world_size"] == 1
-    nodes = load_graph(folder).nodes
+def test_arguments_after_the_dashes_are_the_scripts(script: Path, out: Path, command: Command) -> None:
+    words = ("--function", "arguments", "--steps", 1, "--json", "--", 3, "--layers")
+    assert json.loads(command.shown("capture", script, "--out", out, *words))["world_size"] == 1
+    nodes = load_graph(out).nodes
     assert "[[3,8],[8,3]]" in set(nodes["input_dims"].astype(str))
 
 
-def test_only_some_ranks_of_many(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    captured(script, "--ranks", "64", "--only", "3,5", "--steps", "1", "--json")
-    document = json.loads(capsys.readouterr().out)
+def test_only_some_ranks_of_many(script: Path, out: Path, command: Command) -> None:
+    document = command.document("capture", script, "--out", out, "--ranks", 64, "--only", "3,5", "--steps", 1)
     assert (document["ranks"], document["world_size"]) == ([3, 5], 64)
 
 
@@ -108,20 +103,19 @@ def test_only_some_ranks_of_many(script: Path, capsys: pytest.CaptureFixture[str
     ],
 )
 def test_bad_input_is_one_message_and_leaves_nothing(
-    words: list[str], message: str, script: Path, capsys: pytest.CaptureFixture[str]
+    words: list[str], message: str, script: Path, out: Path, command: Command
 ) -> None:
-    out = script.parent / "out"
-    assert cli.main(["capture", *(w.replace("SCRIPT", str(script)) for w in words), "--out", str(out)]) == 2
-    error = capsys.readouterr().err
-    assert message in error and "Traceback" not in error and not out.exists()
+    given = (word.replace("SCRIPT", str(script)) for word in words)
+    assert message in command.refused("capture", *given, "--out", out) and not out.exists()
 
 
 @pytest.mark.parametrize("key", ["mode=replay", "evidence=other_steps"])
-def test_what_needs_measurements_is_refused(key: str, script: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["predict", str(captured(script)), "--out", str(script.parent / "out"), "--set", key]) == 2
-    assert "captured, not run" in capsys.readouterr().err
+def test_what_needs_measurements_is_refused(key: str, script: Path, out: Path, command: Command) -> None:
+    command.shown("capture", script, "--out", out)
+    message = command.refused("predict", out, "--out", script.parent / "out", "--set", key)
+    assert "captured, not run" in message
 
 
-def test_inspect_reports_that_times_are_missing(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["inspect", str(captured(script))]) == 0
-    assert "times: the program was captured, not run" in capsys.readouterr().out
+def test_inspect_reports_that_times_are_missing(script: Path, out: Path, command: Command) -> None:
+    command.shown("capture", script, "--out", out)
+    assert "times: the program was captured, not run" in command.shown("inspect", out)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from toys import edges_of
 from traces import Event, all_reduce, annotation, call, copy, counts, graph_of, kernel, mark, op, run_of, trace
 
 from gnnperf.core import schema
@@ -14,11 +15,6 @@ from gnnperf.graph.build import build_graph
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.tables import EdgeList, concat_tables, content_keys, node_table
 from gnnperf.trace.table import DeviceInfo, TraceTable
-
-
-def edges(graph: ExecutionGraph, relation: str) -> set[tuple[int, int]]:
-    result = graph.edges[(graph.edges["relation"] == relation).to_numpy()]
-    return set(zip(result["src"].tolist(), result["dst"].tolist(), strict=True))
 
 
 def launched(name: str, at: float, corr: int, kernel_name: str, **columns: object) -> list[Event]:
@@ -42,7 +38,7 @@ def test_a_forward_op_feeds_its_backward() -> None:
         *launched("aten::linear", 0, 1, "fprop"), op("aten::item", 30, 40),
         *launched("aten::mm", 50, 2, "dgrad", forward="aten::linear"),
     )  # fmt: skip
-    assert edges(graph, "feeds") == {(node_of(graph, "fprop"), node_of(graph, "dgrad"))}
+    assert edges_of(graph, "feeds") == {(node_of(graph, "fprop"), node_of(graph, "dgrad"))}
     feeds = graph.edges[(graph.edges["relation"] == "feeds").to_numpy()]
     assert feeds["evidence"].tolist() == [str(Evidence.ID)]
 
@@ -63,7 +59,7 @@ def test_tensor_ids_of_an_execution_trace_come_first() -> None:
     item = int(
         np.flatnonzero(((graph.nodes["op_name"] == "aten::item") & (graph.nodes["segment"] == "T5")).to_numpy())[0]
     )
-    assert edges(graph, "feeds") == {
+    assert edges_of(graph, "feeds") == {
         (node_of(graph, "bias"), node_of(graph, "relu")), (node_of(graph, "relu"), item),
     }  # fmt: skip
 
@@ -76,7 +72,7 @@ def test_an_op_inside_another_shares_its_nodes_and_a_scope_takes_its_childrens()
     row = {str(n): int(e) for n, e in zip(table.events["name"], table.events["event_id"], strict=True)}
     feeds = pd.DataFrame({"producer_event": [row["aten::linear"]], "consumer_event": [row["MyBackward0"]]})
     graph = build_graph(run_of(replace(table, feeds=feeds)))
-    assert edges(graph, "feeds") == {(node_of(graph, "gemm"), node_of(graph, "relu"))}
+    assert edges_of(graph, "feeds") == {(node_of(graph, "gemm"), node_of(graph, "relu"))}
 
 
 # --- hardware --------------------------------------------------------------------------------------------------------
@@ -105,13 +101,13 @@ def test_work_runs_on_its_ranks_device_and_crosses_its_link() -> None:
     graph = build_graph(run_of(*two_ranks()))
     nodes = graph.nodes
     kind = nodes["node_type"].astype(object).to_numpy()
-    for src, dst in edges(graph, "runs_on"):
+    for src, dst in edges_of(graph, "runs_on"):
         assert nodes["rank"][src] == nodes["rank"][dst]
         assert (kind[src] in ("compute", "memory", "comm"), kind[dst]) == (True, "device")
-    assert len(edges(graph, "runs_on")) == 2 * (1 + 1 + 2)
-    crossed = {(kind[src], nodes["op_name"][dst]) for src, dst in edges(graph, "crosses")}
+    assert len(edges_of(graph, "runs_on")) == 2 * (1 + 1 + 2)
+    crossed = {(kind[src], nodes["op_name"][dst]) for src, dst in edges_of(graph, "crosses")}
     assert crossed == {("comm", "intra"), ("memory", "host_link")}
-    assert len(edges(graph, "connects")) == 4
+    assert len(edges_of(graph, "connects")) == 4
 
 
 def test_a_rank_without_a_named_device_is_unknown() -> None:

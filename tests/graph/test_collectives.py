@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from toys import edges_of
 from traces import Event, all_reduce, annotation, call, counts, kernel, mark, op, run_of, trace
 
 from gnnperf.core.schema import NodeType
@@ -39,11 +40,6 @@ def moments(graph: ExecutionGraph) -> tuple[list[float], list[float], list[float
         arrive["start_us"].tolist(), transfer[["start_us", "latency_us"]].iloc[0].tolist(),
         leave["start_us"].tolist(), leave["latency_us"].tolist(),
     )  # fmt: skip
-
-
-def edges_of(graph: ExecutionGraph, relation: str) -> set[tuple[int, int]]:
-    edges = graph.edges[graph.edges["relation"] == relation]
-    return set(zip(edges["src"].tolist(), edges["dst"].tolist(), strict=True))
 
 
 def test_arrival_transfer_exit() -> None:

@@ -4,6 +4,7 @@ from collections.abc import Hashable
 
 import pandas as pd
 import pytest
+from toys import edges_of
 from traces import Event, annotation, call, counts, kernel, mark, op, run_of, trace
 
 from gnnperf.graph.build import build_graph
@@ -45,8 +46,7 @@ def gap_before(graph: ExecutionGraph, rank: int, name: str) -> pd.Series:
 
 
 def sources(graph: ExecutionGraph, relation: str, node: Hashable) -> set[int]:
-    edges = graph.edges[(graph.edges["relation"] == relation).to_numpy()]
-    return set(edges.loc[(edges["dst"] == node).to_numpy(), "src"].tolist())
+    return {src for src, dst in edges_of(graph, relation) if dst == node}
 
 
 SENDER = [op("aten::mm", 10, 100), *message("send", 110, 130, 135), op("aten::add", 140, 160)]

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pandas as pd
+from toys import edges_of
 from traces import Event, annotation, counts, mark, op, run_of, trace
 
 from gnnperf.graph.build import build_graph
@@ -31,9 +32,7 @@ def rows(graph: ExecutionGraph, rank: int = 0) -> pd.DataFrame:
 def timed(graph: ExecutionGraph, relation: str) -> set[tuple[str, str]]:
     """(source, target) of rank 0 as op/segment."""
     name = [f"{o}/{s}" for o, s in zip(graph.nodes["op_name"], graph.nodes["segment"], strict=True)]
-    edges = graph.edges[(graph.edges["relation"] == relation).to_numpy()]
-    ends = edges[["src", "dst"]].to_numpy().tolist()
-    return {(name[a], name[b]) for a, b in ends if graph.nodes["rank"].iloc[b] == 0}
+    return {(name[a], name[b]) for a, b in edges_of(graph, relation) if graph.nodes["rank"].iloc[b] == 0}
 
 
 SYNCHRONOUS = (
@@ -118,10 +117,9 @@ def ddp(*, buckets: int) -> list[Event]:
 
 def test_buckets_are_awaited_one_after_the_other_when_backward_ends() -> None:
     graph = graph_of(*ddp(buckets=2))
-    waits = graph.edges[(graph.edges["relation"] == "waits").to_numpy()]
-    of_rank = waits[graph.nodes["rank"].iloc[waits["dst"]].eq(0).to_numpy()]
     end, dims = graph.nodes["start_us"] + graph.nodes["latency_us"], graph.nodes["input_dims"].astype(object)
-    result = [(end[exit_], dims[gap + 1]) for exit_, gap in of_rank[["src", "dst"]].to_numpy().tolist()]
+    rank = graph.nodes["rank"]
+    result = [(end[exit_], dims[gap + 1]) for exit_, gap in edges_of(graph, "waits") if rank[gap] == 0]
     assert sorted(result) == [(140.0, "[[64],[],[]]"), (170.0, "[[128],[],[]]")]  # (end of bucket, what unpacks it)
 
 
@@ -178,7 +176,5 @@ def test_two_workers_that_begin_in_another_order_are_reported_apart_by_size() ->
 
 def awaited(graph: ExecutionGraph) -> list[tuple[float, float]]:
     """(end of a collective, end of the gap that waits for it) of rank 0."""
-    waits = graph.edges[(graph.edges["relation"] == "waits").to_numpy()]
     end, rank = graph.nodes["start_us"] + graph.nodes["latency_us"], graph.nodes["rank"]
-    pairs = waits[["src", "dst"]].to_numpy().tolist()
-    return sorted((float(end[a]), float(end[b])) for a, b in pairs if rank[b] == 0)
+    return sorted((float(end[a]), float(end[b])) for a, b in edges_of(graph, "waits") if rank[b] == 0)

@@ -78,7 +78,7 @@ def test_shapes_that_do_not_belong_together_have_no_cost(shapes: list[list[int]]
 # --- a sparse gradient added to a table costs its own rows ------------------------------------------------------------
 
 
-TABLE, TYPES_OF_SPARSE_SUMS = "[[1000,4],[1000,4],[]]", '["float","float","Scalar"]'
+TABLE = "[[1000,4],[1000,4],[]]"
 
 
 def sparse_update(values: str | None = "[[6,4],[],[]]") -> list[Event]:

@@ -238,11 +238,11 @@ def test_a_pair_refuted_in_one_step_is_no_dependency_in_another() -> None:
     assert waits_of(*holds, *refutes) == set()
 
 
-def named_wait(corr: int, *, awaited: int, waiting: int, record: int = -1, at: float = 0) -> Event:
+def named_wait(corr: int, *, awaited: int, waiting: int, record: int) -> Event:
     """A cuda_sync event: stream `waiting` waits for stream `awaited` as of the record with that correlation."""
     columns: dict[str, object] = {"correlation": corr, "stream": awaited, "waiting_stream": waiting,
                                   "wait_event": record, "device": 0}  # fmt: skip
-    return Event(EventKind.SYNC, "Stream Wait Event", at, at, columns)
+    return Event(EventKind.SYNC, "Stream Wait Event", 0, 0, columns)
 
 
 THREE_STREAMS = (

@@ -1,7 +1,5 @@
 """A checkpoint whose answers are known."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

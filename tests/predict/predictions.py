@@ -1,7 +1,5 @@
 """Answers made from the toy graph, with a predictor whose latencies are written down here."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, field
 from pathlib import Path

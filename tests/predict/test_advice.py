@@ -1,7 +1,5 @@
 """Findings of a prediction: about the reported step; of a blind one for the trace's own hardware, the measured step."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,8 +1,5 @@
 """predict() in each mode on the toy graph, and the requests it refuses."""
 
-from __future__ import annotations
-
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +13,7 @@ from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import Source
 from gnnperf.generate.recommendation.plan import RecommendationPlan
+from gnnperf.gnn.data.recordings import Processor
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
 from gnnperf.hardware import Placement, load_cluster, load_device
 from gnnperf.hardware.spec import DeviceSpec
@@ -24,6 +22,7 @@ from gnnperf.predict.api import predict
 from gnnperf.predict.request import Mode, Request, TraceEvidence
 from gnnperf.predict.target import missing_bucket, trained_bucket_bytes
 from gnnperf.whatif import ChangeDtype, ScaleBatch, Straggler
+from tests.gnn.data.data_sets import carded
 from tests.predict.doubled import toy_data
 from tests.predict.predictions import GEMM_1, Fixed
 from tests.toys import several_steps, two_rank_graph
@@ -186,10 +185,7 @@ def test_the_analytical_model_predicts_with_what_a_checkpoints_training_runs_rep
 def test_a_trace_of_another_processor_than_training_has_no_interval_and_states_why(
     trace: Path, tmp_path: Path, processor: str, hardware: DeviceSpec | None, is_stated: bool
 ) -> None:
-    recorded = tmp_path / "recorded"
-    recorded.mkdir()
-    card = {"ranks": [{"device": {"kind": "cpu", "name": processor}}]}
-    (recorded / "run.json").write_text(json.dumps(card))
+    recorded = carded(tmp_path / "recorded", Processor(processor))
     learned = _checkpoint(tmp_path, {"processors": ["Epyc"]})
     estimate = predict(Request(trace=recorded, mode=Mode.gnn, checkpoint=learned, hardware=hardware))
     sentences = [w for w in estimate.notes if "ran on Xeon, the checkpoint was calibrated on Epyc" in w]

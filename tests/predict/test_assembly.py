@@ -3,8 +3,6 @@
 launch is start-to-start, so the path is T2 10 | T4 0 | gemm of rank 1 120 | all_reduce 50 | T1 5 = 185 us.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`gnnperf ops predict`: one answer per row, reasons counted, errors where measured, one message for bad input."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -10,12 +8,12 @@ import pandas as pd
 import pytest
 import yaml
 
-from gnnperf import cli
 from gnnperf.core.errors import InputError
 from gnnperf.hardware import load_cluster, load_device
 from gnnperf.hardware.yaml_spec import conf_dir
 from gnnperf.predict.request import Mode, Request, check
 from gnnperf.predict.target import choose_target, collective_models_text, with_collective_models
+from tests.command import Command
 from tests.toys import two_rank_graph
 
 MM = {"op": "aten::mm", "shapes": [[512, 256], [256, 1024]], "dtype": "bfloat16"}
@@ -29,21 +27,19 @@ def table(tmp_path: Path) -> Path:
     return path
 
 
-def predict(table: Path, *more: str, hardware: str = "h100_sxm") -> int:
-    return cli.main(["ops", "predict", str(table), "--hardware", hardware, *more])
+def predict(table: Path, *more: object, hardware: str | Path = "h100_sxm") -> tuple[object, ...]:
+    return ("ops", "predict", table, "--hardware", hardware, *more)
 
 
-def test_every_row_is_predicted_or_states_why(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert predict(table) == 0
-    shown = capsys.readouterr().out
+def test_every_row_is_predicted_or_states_why(table: Path, command: Command) -> None:
+    shown = command.shown(*predict(table))
     assert "1 of 3 rows predicted for h100_sxm" in shown
     assert "no prediction for 1: no cost formula for this op" in shown
     assert "error against 1 measured rows: mean " in shown
 
 
-def test_json_has_nulls_and_counts(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert predict(table, "--json") == 0
-    result = json.loads(capsys.readouterr().out)
+def test_json_has_nulls_and_counts(table: Path, command: Command) -> None:
+    result = command.document(*predict(table))
     assert (result["num_rows"], result["num_answered"], sum(result["unanswered"].values())) == (3, 1, 2)
     assert [r["latency_us"] is None for r in result["rows"]] == [False, True, True]
     assert [r["bound"] for r in result["rows"]][1:] == [None, None]
@@ -53,9 +49,9 @@ def test_json_has_nulls_and_counts(table: Path, capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])
-def test_the_table_is_written_with_its_predictions(suffix: str, table: Path, tmp_path: Path) -> None:
+def test_the_table_is_written_with_its_predictions(suffix: str, table: Path, tmp_path: Path, command: Command) -> None:
     out = tmp_path / f"answers.{suffix}"
-    assert predict(table, "--out", str(out)) == 0
+    command.shown(*predict(table, "--out", out))
     read = {"parquet": pd.read_parquet, "csv": pd.read_csv, "jsonl": lambda p: pd.read_json(p, lines=True)}[suffix]
     result = read(out)
     assert result["op"].tolist() == ["aten::mm", "aten::view", "my::op"]
@@ -64,48 +60,37 @@ def test_the_table_is_written_with_its_predictions(suffix: str, table: Path, tmp
     assert result["measured_latency_us"].tolist()[0] == 8.0
 
 
-def test_written_tables_can_be_requested_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_written_tables_can_be_requested_again(tmp_path: Path, command: Command) -> None:
     table, out = tmp_path / "ops.jsonl", tmp_path / "answers.parquet"
     requested = {"op": "aten::sum", "shapes": [[64, 32]], "dtype": "float32", "latency_us": 9.0}
     rows = [{**requested, "arguments": {"dim": dim}} for dim in (0, [0])]
     table.write_text("\n".join(map(json.dumps, [*rows, VIEW])))
-    assert predict(table, "--out", str(out)) == predict(out, "--json") == 0
-    result = json.loads(out_of(capsys))
+    command.shown(*predict(table, "--out", out))
+    result = command.document(*predict(out))
     assert result["num_answered"] == 2 and result["errors"]["mean_ape"] > 0.1  # against 9 us, not the earlier answer
     assert [r["measured_latency_us"] for r in result["rows"]] == [9.0, 9.0, None]
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])
-def test_predictions_are_never_taken_for_measurements(
-    suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_predictions_are_never_taken_for_measurements(suffix: str, tmp_path: Path, command: Command) -> None:
     table, out = tmp_path / "ops.jsonl", tmp_path / f"answers.{suffix}"
     table.write_text(json.dumps(MM))
-    assert predict(table, "--out", str(out)) == predict(out, hardware="t4") == 0
-    shown = capsys.readouterr().out
+    command.shown(*predict(table, "--out", out))
+    shown = command.shown(*predict(out, hardware="t4"))
     assert "1 of 1 rows predicted for t4" in shown and "error against" not in shown
 
 
-def out_of(capsys: pytest.CaptureFixture[str]) -> str:
-    """What was printed as JSON, after a table."""
-    shown = capsys.readouterr().out
-    return shown[shown.index("{") :]
-
-
-def test_times_with_the_launch_are_not_compared_on_a_gpu(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_times_with_the_launch_are_not_compared_on_a_gpu(table: Path, command: Command) -> None:
     table.write_text(json.dumps({**MM, "latency_us": 8.0, "launch_included": True}))
-    assert predict(table) == 0
-    shown = capsys.readouterr().out
+    shown = command.shown(*predict(table))
     assert "1 measured rows are not compared" in shown and "error against" not in shown
-    assert predict(table, hardware="cpu_generic") == 0
-    assert "error against 1 measured rows" in capsys.readouterr().out
+    assert "error against 1 measured rows" in command.shown(*predict(table, hardware="cpu_generic"))
 
 
-def test_a_device_file_is_hardware(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_device_file_is_hardware(table: Path, tmp_path: Path, command: Command) -> None:
     mine = {**yaml.safe_load((conf_dir("hardware") / "t4.yaml").read_text()), "name": "mine"}
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(mine))
-    assert predict(table, hardware=str(tmp_path / "mine.yaml")) == 0
-    assert "predicted for mine" in capsys.readouterr().out
+    assert "predicted for mine" in command.shown(*predict(table, hardware=tmp_path / "mine.yaml"))
 
 
 @pytest.mark.parametrize(
@@ -116,20 +101,13 @@ def test_a_device_file_is_hardware(table: Path, tmp_path: Path, capsys: pytest.C
         (["--hardware", "t4", "--out", "no/such/folder/a.csv"], "no such folder"),
     ],
 )
-def test_bad_options_are_one_message(
-    arguments: list[str], message: str, table: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(["ops", "predict", str(table), *arguments]) == 2
-    error = capsys.readouterr().err
+def test_bad_options_are_one_message(arguments: list[str], message: str, table: Path, command: Command) -> None:
+    error = command.refused("ops", "predict", table, *arguments)
     assert message in error and error.count("\n") == 1
 
 
-def test_a_missing_table_is_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert predict(tmp_path / "none.csv") == 2
-    assert "none.csv: no such file" in capsys.readouterr().err
-
-
-HGX = load_cluster("hgx_h100")
+def test_a_missing_table_is_one_message(tmp_path: Path, command: Command) -> None:
+    assert "none.csv: no such file" in command.refused(*predict(tmp_path / "none.csv"))
 
 
 def test_a_cluster_has_its_own_collective_models_by_device() -> None:

@@ -1,7 +1,5 @@
 """Refusing what is not covered, with the measurement that would cover it."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -9,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gnnperf.cli import main
 from gnnperf.core.errors import InputError
 from gnnperf.predict import api
 from gnnperf.predict.coverage import NotCovered, check_covered, coverage_lines, ops_to_measure, uncovered_share
 from gnnperf.predict.request import FallbackConfig
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.record.calibrate.ops_file import read_ops
+from tests.command import Command
 from tests.predict.predictions import GEMM_0, GEMM_1, toy_prediction
 
 
@@ -77,24 +75,19 @@ def test_what_no_one_models_for_is_named() -> None:
     assert "  aten::mm: 1 node" in lines
 
 
-def test_the_list_to_measure_is_written_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_list_to_measure_is_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command) -> None:
     monkeypatch.setattr(api, "predict", lambda request: _prediction())
     ops = tmp_path / "ops.jsonl"
-    assert main(["coverage", str(tmp_path), "--ops", str(ops)]) == 0
+    shown = command.shown("coverage", tmp_path, "--ops", ops)
     assert [json.loads(line)["op"] for line in ops.read_text().splitlines()] == ["aten::mm"]
-    assert f"gnnperf calibrate --out mine --ops {ops}" in capsys.readouterr().out
-    assert main(["coverage", str(tmp_path), "--ops", str(ops)]) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert f"gnnperf calibrate --out mine --ops {ops}" in shown
+    assert "is there already" in command.refused("coverage", tmp_path, "--ops", ops)
 
 
-def test_an_empty_list_is_not_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_empty_list_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command) -> None:
     monkeypatch.setattr(api, "predict", lambda request: toy_prediction())
-    assert main(["coverage", str(tmp_path), "--ops", str(tmp_path / "ops.jsonl")]) == 0
-    assert "ops.jsonl: not written: there is no call to measure" in capsys.readouterr().out
+    shown = command.shown("coverage", tmp_path, "--ops", tmp_path / "ops.jsonl")
+    assert "ops.jsonl: not written: there is no call to measure" in shown
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,12 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import cluster, toy_run
-from toys import DEFAULTS, two_rank_graph
+from toys import DEFAULTS, edges_of, two_rank_graph
 
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core.schema import NODE_COLUMNS, NodeType, Relation, Source
 from gnnperf.gnn.checkpoint import Checkpoint, make_checkpoint
 from gnnperf.gnn.data.features import features
+from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.models.gnn import TypedGNN
 from gnnperf.gnn.settings import ModelConfig
 from gnnperf.graph.execution_graph import ExecutionGraph
@@ -22,7 +21,7 @@ from gnnperf.hardware.placement import Placement
 from gnnperf.predict.gnn import SILENT, BlendedPredictor, GnnPredictor, with_links_of
 from gnnperf.predict.measured import read_measured
 from gnnperf.predict.predictors import Predictors
-from tests.predict.doubled import OTHERS, doubling, toy_data
+from tests.predict.doubled import OTHERS, doubling
 from tests.predict.predictions import op_table
 
 
@@ -156,9 +155,8 @@ def one_host() -> ExecutionGraph:
 
 
 def crossed(graph: ExecutionGraph) -> dict[int, str]:
-    edges = graph.edges[(graph.edges["relation"] == Relation.CROSSES).to_numpy()]
     names = graph.nodes["op_name"].astype(object)
-    return {int(src): str(names[dst]) for src, dst in zip(edges["src"], edges["dst"], strict=True)}
+    return {src: str(names[dst]) for src, dst in edges_of(graph, Relation.CROSSES)}
 
 
 def test_ranks_on_two_nodes_talk_over_the_link_between_them() -> None:
@@ -191,9 +189,9 @@ def test_the_rule_is_that_of_traces(size: int) -> None:
     assert set(crossed(with_links_of(graph, replace(cluster(), ranks_per_node=1))).values()) == {link}
 
 
-def test_the_network_sees_the_link_requested_about() -> None:
+def test_the_network_sees_the_link_requested_about(data: PreparedData) -> None:
     """Features of a graph on one host, requested on two, are those of the graph traced on two."""
-    data, apart = toy_data(), replace(cluster(), ranks_per_node=1)
+    apart = replace(cluster(), ranks_per_node=1)
     network = TypedGNN(ModelConfig(hidden_channels=8), data.vocabulary)
     predictor = GnnPredictor(make_checkpoint(network, ModelConfig(hidden_channels=8), data, {}))
     graph = one_host()

@@ -1,8 +1,5 @@
 """Intervals of predictions: from recordings of toy runs to the prediction for another one."""
 
-from __future__ import annotations
-
-import json
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -30,14 +27,9 @@ from gnnperf.predict.intervals import (
     without_bounds,
 )
 from gnnperf.predict.request import Mode
-from tests.predict.doubled import toy_data
+from tests.gnn.data.data_sets import carded
 from tests.predict.predictions import GEMM_0, GEMM_1, Fixed, toy_prediction
 from tests.toys import two_rank_graph
-
-
-@pytest.fixture
-def data() -> PreparedData:
-    return toy_data()
 
 
 def _runs(data: PreparedData, count: int) -> list[Step]:
@@ -135,16 +127,8 @@ def test_other_vendors_and_processors_have_none(device: str) -> None:
 EPYC, GRACE, XEON = Processor("Epyc", "AVX512"), Processor("Grace"), Processor("Xeon", "AVX512")
 
 
-def recorded(root: Path, run: str, *processors: Processor) -> Path:
-    """A folder with a card that names the processor of every rank."""
-    (root / run).mkdir(parents=True)
-    ranks = [{"rank": rank, "device": {"kind": "cpu", **asdict(one)}} for rank, one in enumerate(processors)]
-    (root / run / "run.json").write_text(json.dumps({"ranks": ranks}))
-    return root / run
-
-
 def test_another_processor_is_named(tmp_path: Path) -> None:
-    trace = recorded(tmp_path, "mine", XEON)
+    trace = carded(tmp_path / "mine", XEON)
     sentences = other_processor(trace, (EPYC, GRACE))
     assert "ran on Xeon (AVX512)" in sentences and "calibrated on Epyc (AVX512), Grace:" in sentences
     assert other_processor(trace, (EPYC, XEON)) == ""
@@ -152,14 +136,14 @@ def test_another_processor_is_named(tmp_path: Path) -> None:
 
 def test_one_name_may_hide_two_processors(tmp_path: Path) -> None:
     """A virtual machine states "AMD EPYC", whichever generation it is."""
-    trace = recorded(tmp_path, "mine", Processor("Epyc", "AVX2"))
+    trace = carded(tmp_path / "mine", Processor("Epyc", "AVX2"))
     assert "ran on Epyc (AVX2)" in other_processor(trace, (EPYC,))
     assert other_processor(trace, (Processor("Epyc"),)) == ""  # an older checkpoint states no more
 
 
 def test_what_is_unknown_states_nothing(tmp_path: Path) -> None:
-    assert other_processor(recorded(tmp_path, "mine", XEON), ()) == ""  # an older checkpoint
-    assert other_processor(recorded(tmp_path, "bare"), (EPYC,)) == ""
+    assert other_processor(carded(tmp_path / "mine", XEON), ()) == ""  # an older checkpoint
+    assert other_processor(carded(tmp_path / "bare"), (EPYC,)) == ""
     assert other_processor(tmp_path / "bare" / "trace.json", (EPYC,)) == ""  # a file
     assert other_processor(None, (EPYC,)) == ""  # a plan
 

@@ -1,7 +1,5 @@
 """What a trace measured, intervals of predictions that start from it, and comparisons like for like."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import replace
 from pathlib import Path

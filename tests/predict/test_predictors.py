@@ -1,7 +1,5 @@
 """The fallback order: first latency that is not NaN."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A few measured calls correct the predictions for calls like them, and nothing else; which calls to measure."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,7 +9,6 @@ import numpy as np
 import pytest
 from synthetic import cluster
 
-from gnnperf.cli import main
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import NodeType
 from gnnperf.graph.execution_graph import ExecutionGraph
@@ -19,6 +16,7 @@ from gnnperf.graph.tables import EdgeList, node_table
 from gnnperf.predict import api, similar
 from gnnperf.predict.coverage import calls_to_measure
 from gnnperf.predict.step_prediction import StepPrediction
+from tests.command import Command
 from tests.predict.predictions import Fixed, toy_prediction
 
 EDGES = [16 * (i + 1) for i in range(40)]
@@ -102,15 +100,12 @@ def test_the_longest_family_is_measured_and_small_ones_are_not() -> None:
         list(calls_to_measure(estimate, 9))
 
 
-def test_the_command_writes_the_chosen_calls(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_writes_the_chosen_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command) -> None:
     monkeypatch.setattr(api, "predict", lambda request: _prediction(_graph()))
     ops = tmp_path / "ops.jsonl"
-    assert main(["coverage", str(tmp_path), "--ops", str(ops), "--choose", "12"]) == 0
+    command.shown("coverage", tmp_path, "--ops", ops, "--choose", 12)
     assert 10 <= len(ops.read_text().splitlines()) <= 12
-    assert main(["coverage", str(tmp_path), "--choose", "12"]) == 2
-    assert "add --ops FILE" in capsys.readouterr().err
+    assert "add --ops FILE" in command.refused("coverage", tmp_path, "--choose", 12)
 
 
 def _prediction(graph: ExecutionGraph) -> StepPrediction:

@@ -1,7 +1,5 @@
 """Throughput and cost of predicted steps: plans, traces, edits."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Rates, utilization and cost of a step time, computed by hand."""
 
-from __future__ import annotations
-
 import pytest
 
 from gnnperf.core import InputError

@@ -1,7 +1,5 @@
 """`gnnperf train`: real recordings, few epochs; what train.py would do with the keys that the flags stand for."""
 
-from __future__ import annotations
-
 import io
 import json
 import shutil
@@ -13,6 +11,7 @@ import pytest
 
 from gnnperf import cli
 from gnnperf.gnn import load_checkpoint
+from tests.command import Command
 
 RUNS = ("gpt_l1_w64_s64_b4_acc2_x2_lo", "gpt_l1_w192_s64_b8_x2_lo", "bert_l1_w256_s128_b8_x2_lo")
 SMALL = ("--set", "trainer.max_epochs=1", "--set", "model.hidden_channels=8", "--set", "model.num_layers=1")
@@ -60,12 +59,11 @@ def test_a_folder_without_splits_gives_a_checkpoint_and_the_evidence(first: dict
 
 
 def test_init_takes_the_sizes_of_the_checkpoint_and_the_last_lines_state_which_model_to_use(
-    first: dict[str, Any], mine: Path, cached: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    first: dict[str, Any], mine: Path, cached: tuple[str, str], tmp_path: Path, command: Command
 ) -> None:
     words = (*cached, "--set", "trainer.progress_bar=false", "--set", "trainer.max_epochs=1")
-    start = ("--init", first["checkpoint"], "--out", str(tmp_path / "second"))
-    assert cli.main(["train", str(mine), *start, *words]) == 0
-    *_, evidence, advice, stated, following = capsys.readouterr().out.splitlines()
+    start = ("--init", first["checkpoint"], "--out", tmp_path / "second")
+    *_, evidence, advice, stated, following = command.shown("train", mine, *start, *words).splitlines()
     assert evidence.startswith("Step error of 1 validation run") and advice.startswith("Too little data")
     assert "sha256" in stated and following.startswith("next: gnnperf predict TRACE --checkpoint")
     checkpoint = load_checkpoint(tmp_path / "second" / "checkpoint.pt")
@@ -75,18 +73,16 @@ def test_init_takes_the_sizes_of_the_checkpoint_and_the_last_lines_state_which_m
 
 
 def test_source_trains_a_network_for_transfer(
-    mine: Path, cached: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    mine: Path, cached: tuple[str, str], tmp_path: Path, command: Command
 ) -> None:
     there = copied(tmp_path / "there", "cpu-again", RUNS[1:])
-    words = (str(mine), "--source", str(there), "--out", str(tmp_path / "moved"))
-    assert cli.main(["train", *words, *cached, "--json", "--set", "trainer.max_epochs=1"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    words = (mine, "--source", there, "--out", tmp_path / "moved")
+    document = command.document("train", *words, *cached, "--set", "trainer.max_epochs=1")
     checkpoint = load_checkpoint(Path(document["checkpoint"]))
     assert checkpoint.speed_factors is not None and checkpoint.model.hidden_channels == 32
     assert document["step_error"]["analytic"] > 0
-    trace = str(there / RUNS[1] / "1")
     keys = ("--set", f"transfer={document['checkpoint']}", "--set", "memory=false")
-    assert cli.main(["predict", trace, *keys, "--out", str(tmp_path / "predicted"), "--quiet"]) == 0
+    command.shown("predict", there / RUNS[1] / "1", *keys, "--out", tmp_path / "predicted", "--quiet")
 
 
 @pytest.mark.parametrize(
@@ -102,15 +98,12 @@ def test_source_trains_a_network_for_transfer(
     ],
 )
 def test_bad_input_is_one_message_and_leaves_nothing(
-    words: list[str], message: str, mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: list[str], message: str, mine: Path, tmp_path: Path, command: Command
 ) -> None:
-    out = tmp_path / "out"
-    assert cli.main(["train", *(word.replace("MINE", str(mine)) for word in words), "--out", str(out)]) == 2
-    error = capsys.readouterr().err
-    assert message in error and "Traceback" not in error and not out.exists()
+    out, given = tmp_path / "out", (word.replace("MINE", str(mine)) for word in words)
+    assert message in command.refused("train", *given, "--out", out) and not out.exists()
 
 
-def test_init_and_source_exclude_each_other(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        cli.main(["train", str(mine), "--init", "a.pt", "--source", "there"])
-    assert stopped.value.code == 2 and "not allowed with" in capsys.readouterr().err
+def test_init_and_source_exclude_each_other(mine: Path, command: Command) -> None:
+    words = ["train", str(mine), "--init", "a.pt", "--source", "there"]
+    assert "not allowed with" in command.refused_by(cli.main, words)

@@ -1,7 +1,5 @@
 """A step on another machine, from measurements of the trace."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

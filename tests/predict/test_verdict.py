@@ -1,7 +1,5 @@
 """Which model the validation runs favor, on errors made by hand."""
 
-from __future__ import annotations
-
 import math
 
 import pandas as pd

@@ -5,6 +5,7 @@ import pytest
 
 from gnnperf.core.errors import InputError
 from gnnperf.record import record_cli
+from tests.command import Command
 
 
 def parse(*arguments: str) -> argparse.Namespace:
@@ -42,11 +43,9 @@ def test_a_recipe_gets_the_options_and_returns_the_exit_code(recipes: None) -> N
     assert parsed.run(parsed) == 7
 
 
-def test_an_unknown_recipe_is_named(recipes: None, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stop:
-        parse("record", "--recipe", "tpu", "--out", "x")
-    message = capsys.readouterr().err
-    assert stop.value.code == 2 and all(name in message for name in ("'tpu'", "cpu-gloo", "demo"))
+def test_an_unknown_recipe_is_named(recipes: None, command: Command) -> None:
+    message = command.refused_by(parse, "record", "--recipe", "tpu", "--out", "x")
+    assert all(name in message for name in ("'tpu'", "cpu-gloo", "demo"))
 
 
 def test_without_recipes_the_message_states_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,38 +1,31 @@
 """`gnnperf predict`: plain flags give the prediction that the keys of predict.py give."""
 
-import json
 import re
 from pathlib import Path
 
 import pytest
 
-from gnnperf import cli
 from gnnperf.predict.whatif import edit_settings, parse_edit
 from gnnperf.report.predict_cli import EXAMPLES, WHAT_IF_EXAMPLES
+from tests.command import Command
 
 RUN = "datasets/cpu-gloo/bert_l1_w256_s128_b8_x2_lo/1"
 
 
-def predicted(capsys: pytest.CaptureFixture[str], *words: str, command: str = "predict") -> dict[str, object]:
-    assert cli.main([command, *words, "--json"]) == 0
-    document: dict[str, object] = json.loads(capsys.readouterr().out)
-    return document
-
-
-def test_a_trace_with_what_ifs_gives_the_edited_step(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_trace_with_what_ifs_gives_the_edited_step(command: Command, tmp_path: Path) -> None:
     edits = ["--what-if", "batch=2x", "--what-if", "latency=op:aten::mm,factor:0.5"]
-    document = predicted(capsys, RUN, *edits, "--out", str(tmp_path / "out"), "--set", "memory=false")
+    document = command.document("predict", RUN, *edits, "--out", tmp_path / "out", "--set", "memory=false")
     whatif = document["whatif"]
-    assert isinstance(whatif, dict) and whatif["edits"] == ["batch=factor:2", "latency=op:aten::mm,factor:0.5"]
+    assert whatif["edits"] == ["batch=factor:2", "latency=op:aten::mm,factor:0.5"]
     assert (tmp_path / "out/report.html").is_file()
     words = [edit for edit in edits if edit != "--what-if"]
-    short = predicted(capsys, RUN, *words, "--out", str(tmp_path / "b"), "--set", "memory=false", command="what-if")
+    short = command.document("what-if", RUN, *words, "--out", tmp_path / "b", "--set", "memory=false")
     assert short["whatif"] == whatif
 
 
-def test_another_device_and_keys_of_predict_py(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_another_device_and_keys_of_predict_py(command: Command, tmp_path: Path) -> None:
     keys = ["--set", "memory=false", "--set", "findings=false", "--set", "hardware.num_sms=4"]
-    document = predicted(capsys, RUN, "--gpu", "epyc_9654", "--out", str(tmp_path / "out"), *keys)
+    document = command.document("predict", RUN, "--gpu", "epyc_9654", "--out", tmp_path / "out", *keys)
     assert document["hardware"] == "epyc_9654" and document["findings"] is None
 
 
@@ -48,11 +41,10 @@ def test_another_device_and_keys_of_predict_py(capsys: pytest.CaptureFixture[str
     ],
 )
 def test_bad_input_is_one_message_and_exit_code_2(
-    words: list[str], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    words: list[str], message: str, command: Command, tmp_path: Path
 ) -> None:
-    assert cli.main(["predict", *words, "--out", str(tmp_path / "out")]) == 2
-    error = capsys.readouterr().err
-    assert message in error and "Traceback" not in error and not (tmp_path / "out").exists()
+    assert message in command.refused("predict", *words, "--out", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
@@ -73,14 +65,11 @@ def test_an_edit_without_braces(text: str, entry: object) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("line", re.findall(r"^gnnperf (.+?)(?:   .*)?$", EXAMPLES + WHAT_IF_EXAMPLES, re.MULTILINE))
-def test_examples_of_the_help_run(
-    line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_examples_of_the_help_run(line: str, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gnnperf.report.write.write_report", lambda _, out: (out,))  # other tests read them
     words = [RUN if word in ("trace.json.gz", "runs/trace_dir") else word for word in line.split()]
-    less = ["--set", "findings=false", "--set", "memory=false", "--out", str(tmp_path / "out")]
-    assert cli.main([*words, *less]) == 0, capsys.readouterr().err
-    assert "step" in capsys.readouterr().out
+    less = ("--set", "findings=false", "--set", "memory=false", "--out", tmp_path / "out")
+    assert "step" in command.shown(*words, *less)
 
 
 def test_help_lists_every_edit() -> None:
@@ -89,10 +78,8 @@ def test_help_lists_every_edit() -> None:
     assert sorted(named) == sorted(edit_settings())
 
 
-def test_flags_of_a_run_give_its_hours_and_cost(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_flags_of_a_run_give_its_hours_and_cost(command: Command, tmp_path: Path) -> None:
     flags = ["--plan", "gpt2_345m", "--gpu", "a100_sxm_80gb", "--tokens", "65536e3", "--usd-per-gpu-hour", "2"]
-    document = predicted(capsys, *flags, "--out", str(tmp_path / "out"), "--set", "findings=false")
-    rates = document["throughput"]
-    assert isinstance(rates, dict)
+    rates = command.document("predict", *flags, "--out", tmp_path / "out", "--set", "findings=false")["throughput"]
     assert rates["run"]["steps"] == 1000  # 64 samples of 1,024 tokens each
     assert rates["run"]["cost_usd"] == pytest.approx(2 * rates["run"]["gpu_hours"])

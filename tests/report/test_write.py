@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gnnperf import cli
 from gnnperf.core.documents import to_json
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import PREDICTION_COLUMNS
@@ -18,6 +17,7 @@ from gnnperf.hardware.yaml_spec import device_from
 from gnnperf.report.json_document import document
 from gnnperf.report.summary import nodes_table
 from gnnperf.report.write import FILES, check_output, write_report, write_tables
+from tests.command import Command
 from tests.predict.predictions import GEMM_1, toy_prediction
 from tests.trace import kineto_files as files
 
@@ -150,11 +150,11 @@ def test_tables_hold_the_sums_over_ranks(tmp_path: Path) -> None:
     assert tables["ranks"][parts].sum(axis=1).tolist() == [370.0, 370.0]
 
 
-def test_the_command_writes_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_them(tmp_path: Path, command: Command) -> None:
     trace = files.write_ranks(tmp_path / "traces", 2)
-    arguments = ["--out", str(tmp_path / "out"), "--tables", str(tmp_path / "csv"), "--set", "cache_dir=null"]
-    assert cli.main(["predict", str(trace), *arguments]) == 0
+    words = ("--out", tmp_path / "out", "--tables", tmp_path / "csv", "--set", "cache_dir=null")
+    shown = command.shown("predict", trace, *words)
     assert sorted(p.name for p in (tmp_path / "csv").iterdir()) == [
         "collectives.csv", "kernels.csv", "ops.csv", "ranks.csv",
     ]  # fmt: skip
-    assert f"wrote {tmp_path / 'csv' / 'ops.csv'}" in capsys.readouterr().out
+    assert f"wrote {tmp_path / 'csv' / 'ops.csv'}" in shown

@@ -1,7 +1,5 @@
 """Rows of op tables by hand, shared by the tests."""
 
-from collections.abc import Sequence
-
 import pandas as pd
 
 from research.tables.columns import OpTable, completed, dtypes_json, product_columns, shapes_json
@@ -26,16 +24,14 @@ def product_rows(devices: tuple[str, ...] = (A100, V100), *, launch: bool = True
     return pd.concat(parts, ignore_index=True)
 
 
-def add_rows(
-    device: str = A100, rows: Sequence[float] = ADDED, us: Sequence[float] = (20.0, 40.0, 160.0)
-) -> pd.DataFrame:
-    """Additions in float32: by default of [1024, 256], and four and sixteen times as large, in 20, 40 and 160 us."""
-    elements = [r * 256 for r in rows]
+def add_rows() -> pd.DataFrame:
+    """Additions in float32 of [1024, 256], and four and sixteen times as large, in 20, 40 and 160 us."""
+    rows, elements = ADDED, [r * 256 for r in ADDED]
     return completed(
         {"op": "aten::add", "rows": list(rows), "columns": 256.0, "shapes": shapes_json([[rows, 256], [rows, 256]]),
          "dtypes": dtypes_json(["float32"] * 2), "flops": elements, "moved_bytes": [12 * e for e in elements],
-         "dtype": "float32", "direction": "forward", "cache": "warm", "launch_included": True, "device": device,
-         "latency_us": us, "source": "toys", "table": "add", "method": "by hand"}, len(rows),
+         "dtype": "float32", "direction": "forward", "cache": "warm", "launch_included": True, "device": A100,
+         "latency_us": (20.0, 40.0, 160.0), "source": "toys", "table": "add", "method": "by hand"}, len(rows),
     )  # fmt: skip
 
 

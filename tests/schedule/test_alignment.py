@@ -1,7 +1,5 @@
 """Alignment of two steps by content."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The second pass: overlapping work shares devices, cores and links. By hand, and by property."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

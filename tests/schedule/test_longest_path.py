@@ -1,7 +1,5 @@
 """Start times, makespan, period, slack and critical path, by hand and by property."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Strict replay on made-up runs whose steps take known times."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

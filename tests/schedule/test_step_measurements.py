@@ -1,7 +1,5 @@
 """Measured latencies, lags and delays reproduce a step; other steps forecast it; stalls are counted."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

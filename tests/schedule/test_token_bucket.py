@@ -1,7 +1,5 @@
 """Lines between machines that a token bucket limits, in the second pass and backwards. By hand, and by property."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

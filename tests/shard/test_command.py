@@ -14,6 +14,7 @@ import yaml
 from gnnperf import cli
 from gnnperf.generate.recommendation.read import recommendation_from
 from gnnperf.shard import placement_search, shard_result
+from tests.command import Command
 
 RAW: dict[str, Any] = {
     "name": "mine",
@@ -50,13 +51,12 @@ def tables(tmp_path: Path) -> Path:
     return path
 
 
-def shard(tables: Path | str, *more: str, devices: int = 4, hardware: str = "a100_sxm_80gb") -> int:
-    return cli.main(["shard", str(tables), "--devices", str(devices), "--hardware", hardware, *more])
+def shard(tables: Path | str, *more: str, devices: int = 4) -> list[str]:
+    return ["shard", str(tables), "--devices", str(devices), "--hardware", "a100_sxm_80gb", *more]
 
 
-def test_a_ranking_for_a_reader(tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert shard(tables, "--top", "2") == 0
-    shown = capsys.readouterr().out
+def test_a_ranking_for_a_reader(tables: Path, command: Command) -> None:
+    shown = command.shown(*shard(tables, "--top", "2"))
     assert "mine: 6 tables, batch 8,192, on 4 x a100_sxm_80gb (cluster dgx_a100)" in shown
     for name in ("greedy by size", "greedy by lookups", "greedy by predicted time", "median of 3 random",
                  "as the file has it"):  # fmt: skip
@@ -72,17 +72,14 @@ def searched(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     (folder / "mine.yaml").write_text(yaml.safe_dump(RAW))
     shown = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     with contextlib.redirect_stdout(shown):
-        assert shard(folder / "mine.yaml", "--json", "--seed", "3", "--out", str(folder / "best.yaml")) == 0
+        assert cli.main(shard(folder / "mine.yaml", "--json", "--seed", "3", "--out", str(folder / "best.yaml"))) == 0
     shown.seek(0)
     return shown.read(), folder / "best.yaml"
 
 
-def test_json_has_everything_and_is_the_same_twice(
-    searched: tuple[str, Path], tables: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_json_has_everything_and_is_the_same_twice(searched: tuple[str, Path], tables: Path, command: Command) -> None:
     first, _ = searched
-    assert shard(tables, "--json", "--seed", "3") == 0
-    assert capsys.readouterr().out == first
+    assert command.shown(*shard(tables, "--json", "--seed", "3")) == first
     result = json.loads(first)
     steps = [each["step_us"] for each in result["placements"]]
     assert steps == sorted(steps) and len(steps) == 3
@@ -92,22 +89,18 @@ def test_json_has_everything_and_is_the_same_twice(
     assert sum(best["tables_by_split"].values()) == 6
 
 
-def test_the_best_placement_is_a_plan(searched: tuple[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_best_placement_is_a_plan(searched: tuple[str, Path], command: Command) -> None:
     shown, out = searched
     written = yaml.safe_load(out.read_text())
     best = json.loads(shown)["placements"][0]
     assert written["placement"] == best["placement"] and written["ranks"] == 4 and written["source"] == "a test"
     assert recommendation_from(written, "best").name == "mine"
-    assert shard(out, "--json") == 0  # and may be requested again
-    again = json.loads(capsys.readouterr().out)
+    again = command.document(*shard(out))  # it may be requested again
     assert again["compared_step_us"]["as the file has it"] == best["step_us"]
 
 
-def test_one_device_has_no_placement_of_other_ranks_to_compare_with(
-    tables: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert shard(tables, devices=1) == 0
-    shown = capsys.readouterr().out
+def test_one_device_has_no_placement_of_other_ranks_to_compare_with(tables: Path, command: Command) -> None:
+    shown = command.shown(*shard(tables, devices=1))
     assert "on 1 x a100_sxm_80gb" in shown and "as the file has it" not in shown
 
 
@@ -126,17 +119,13 @@ def test_one_device_has_no_placement_of_other_ranks_to_compare_with(
         (["--out", "no/such/best.yaml"], "no such folder"),
     ],
 )
-def test_bad_options_are_one_message(
-    arguments: list[str], message: str, tables: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert shard(tables, *arguments) == 2
-    error = capsys.readouterr().err
+def test_bad_options_are_one_message(arguments: list[str], message: str, tables: Path, command: Command) -> None:
+    error = command.refused(*shard(tables, *arguments))
     assert message in error and error.count("\n") == 1
 
 
-def test_bad_files_are_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_files_are_one_message(tmp_path: Path, command: Command) -> None:
     (tmp_path / "odd.yaml").write_text(yaml.safe_dump({**RAW, "batches": 3}))
     for file, message in ((tmp_path / "none.yaml", "cannot be read"), ("gpt2_345m", "has no model.tables"),
                           (tmp_path / "odd.yaml", "did you mean 'batch'?")):  # fmt: skip
-        assert shard(file) == 2
-        assert message in capsys.readouterr().err
+        assert message in command.refused(*shard(file))

@@ -4,12 +4,11 @@ import io
 import math
 from pathlib import Path
 
-import pytest
 from rich.console import Console
 
-from gnnperf.cli import main
 from gnnperf.trace import read_run
 from gnnperf.trace.inspect import inspect, print_inspection
+from tests.command import Command
 from tests.trace import kineto_files as files
 
 
@@ -40,9 +39,7 @@ def test_the_text_states_it(tmp_path: Path) -> None:
         assert piece in text
 
 
-def test_the_command_prints_or_exits_with_two(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_or_exits_with_two(tmp_path: Path, command: Command) -> None:
     path = files.write(tmp_path / "demo.json", files.document(files.step_events()))
-    assert main(["inspect", str(path)]) == 0
-    assert "demo: 1 rank(s) traced" in capsys.readouterr().out
-    assert main(["inspect", str(tmp_path / "nowhere")]) == 2
-    assert "does not exist" in capsys.readouterr().err
+    assert "demo: 1 rank(s) traced" in command.shown("inspect", path)
+    assert "does not exist" in command.refused("inspect", tmp_path / "nowhere")

@@ -1,6 +1,5 @@
 """SQLite exports of Nsight Systems: the events of a Kineto file, step marks, ops, waits, what is refused."""
 
-import json
 import sqlite3
 import stat
 import time
@@ -11,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from gnnperf.cli import main
 from gnnperf.core.errors import InputError
 from gnnperf.graph import build_graph
 from gnnperf.trace import RunTrace, nsight, read_run
+from tests.command import Command
 from tests.trace import kineto_files
 from tests.trace.kineto_files import zipped
 from tests.trace.nsight_files import PID, SCHEMA, START_NS, Export, step
@@ -185,13 +184,10 @@ def test_a_graph_has_the_period_and_the_kernels_of_the_steps(tmp_path: Path) -> 
     assert compute["flops"].tolist()[0] == 2 * 8 * 4 * 2
 
 
-def test_a_prediction_on_the_recorded_and_on_another_gpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_prediction_on_the_recorded_and_on_another_gpu(tmp_path: Path, command: Command) -> None:
     path = three_steps().write(tmp_path / "rank_0.sqlite")
-    arguments = ["predict", str(path), "--out", str(tmp_path / "out"), "--json"]
-    assert main(arguments) == 0
-    own = json.loads(capsys.readouterr().out)
-    assert main([*arguments, "--gpu", "h200"]) == 0
-    other = json.loads(capsys.readouterr().out)
+    words = ("predict", path, "--out", tmp_path / "out")
+    own, other = command.document(*words), command.document(*words, "--gpu", "h200")
     assert own["hardware"] == "h100_sxm"
     assert own["step_time_us"] == pytest.approx(100.0)
     assert other["hardware"] == "h200"

@@ -1,16 +1,15 @@
 """Some ranks and steps of a run: what is read, and that the rest is not decoded."""
 
-import json
 from pathlib import Path
 
 import pytest
 
-from gnnperf.cli import main
 from gnnperf.core.errors import InputError
 from gnnperf.graph import build_graph
 from gnnperf.trace import kineto, read_run, selection
 from gnnperf.trace.selection import step_numbers
 from gnnperf.trace.storage import write_run
+from tests.command import Command
 from tests.trace import kineto_files as files
 
 
@@ -74,10 +73,8 @@ def test_ranks_and_steps_that_are_none_are_refused(ranks: str, steps: str) -> No
         selection(steps=steps)
 
 
-def test_the_commands_take_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_commands_take_them(tmp_path: Path, command: Command) -> None:
     path = files.marked_steps(tmp_path / "rank_0.json")
-    assert main(["import", str(path), "--steps", "6:8", "--out", str(tmp_path / "some")]) == 0
-    assert "2 steps" in capsys.readouterr().out
-    arguments = ["predict", str(path), "--trace-steps", "6:8", "--ranks", "0", "--out", str(tmp_path / "out"), "--json"]
-    assert main(arguments) == 0
-    assert json.loads(capsys.readouterr().out)["step_name"] in ("ProfilerStep#6", "ProfilerStep#7")
+    assert "2 steps" in command.shown("import", path, "--steps", "6:8", "--out", tmp_path / "some")
+    document = command.document("predict", path, "--trace-steps", "6:8", "--ranks", 0, "--out", tmp_path / "out")
+    assert document["step_name"] in ("ProfilerStep#6", "ProfilerStep#7")

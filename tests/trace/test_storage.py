@@ -1,7 +1,5 @@
 """Saved tables: the same when read back, never half-written, never over other people's files."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

@@ -29,6 +29,7 @@ from tests.traces import op, run_of, trace
 TEXT = json.dumps(files.document(files.step_events())).encode()
 ROWS = 100_000_000
 LIMIT_MIB, LIMIT_S = 300, 2.0
+LONG_TEXTS = pa.DictionaryArray.from_arrays(pa.array(np.zeros(20_000, np.int32)), pa.array(["x" * 2**20]))
 MEASURED = r"""
 import re, sys, time
 from pathlib import Path
@@ -85,15 +86,11 @@ def saved(folder: Path, num_rows: int = 2, about: Callable[[Any], Any] = lambda 
     return path
 
 
-def _long_texts(num_rows: int = 20_000) -> pa.Array:
-    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(num_rows, np.int32)), pa.array(["x" * 2**20]))
-
-
 def long_texts(folder: Path) -> Path:
     """20,000 texts of 1 MiB in the column of names."""
     path = saved(folder)
     meta = pq.read_metadata(path).metadata
-    table = pa.table({"start_gap_ns": np.zeros(20_000, np.int64), "name_texts": _long_texts()})
+    table = pa.table({"start_gap_ns": np.zeros(20_000, np.int64), "name_texts": LONG_TEXTS})
     pq.write_table(table.replace_schema_metadata({"gnnperf.trace": meta[b"gnnperf.trace"]}), path, compression="zstd")
     return path
 
@@ -120,7 +117,7 @@ def test_small_files_that_decode_to_gigabytes_are_refused_cheaply(tmp_path: Path
 
 
 def test_an_unknown_column_is_not_read(tmp_path: Path) -> None:
-    table = pa.table({"a": np.zeros(20_000, np.int64), "unknown": _long_texts()})
+    table = pa.table({"a": np.zeros(20_000, np.int64), "unknown": LONG_TEXTS})
     pq.write_table(table, tmp_path / "t.parquet", compression="zstd")
     assert read_parquet(tmp_path / "t.parquet", ["a"]).column_names == ["a"]
     with pytest.raises(InputError, match=r"holds [\d,]+ bytes in [\d,]+"):

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from gnnperf.cli import main
 from gnnperf.core.errors import InputError
 from gnnperf.trace import Selection, read_run, windows
 from gnnperf.trace.windows import split, windowed
+from tests.command import Command
 from tests.trace import kineto_files as files
 
 STEPS = 6
@@ -70,17 +70,15 @@ def test_only_files_that_are_too_large_are_split(tmp_path: Path) -> None:
 
 
 def test_the_command_writes_a_folder_per_window(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, out = files.marked_steps(tmp_path / "rank_0.json", STEPS), tmp_path / "runs" / "out"
-    assert main(["import", str(path), "--out", str(out), "--memory-gib", "0.02"]) == 2
-    assert "more than 0.29, which the process takes" in capsys.readouterr().err
+    words = ("import", path, "--out", out, "--memory-gib")
+    assert "more than 0.29, which the process takes" in command.refused(*words, 0.02)
     monkeypatch.setattr("gnnperf.graph.import_cli.PROCESS_BYTES", 0)
-    command = ["import", str(path), "--out", str(out), "--memory-gib", str(budget(path, 3.5) / 2**30)]
     for _ in range(2):  # an earlier import is replaced
-        assert main(command) == 0
+        assert "steps_8-10: 3 steps" in command.shown(*words, budget(path, 3.5) / 2**30)
     assert sorted(p.name for p in out.iterdir()) == ["steps_5-7", "steps_8-10"]
-    assert "steps_8-10: 3 steps" in capsys.readouterr().out
     (table,) = read_run(out / "steps_8-10").tables
     assert table.events["name"].tolist().count("gemm") == 3
     assert [p.name for p in out.parent.iterdir()] == ["out"] and len(list(tmp_path.iterdir())) == 2

@@ -17,7 +17,6 @@ CheckedT = TypeVar("CheckedT")
 
 NotNegative = Annotated[float, Meta(ge=0.0, le=1e12)]  # of us: twelve days
 Unbounded = Annotated[float, Meta(ge=0.0)]  # infinity included
-Positive = Annotated[float, Meta(ge=1e-12, le=1e12)]
 Share = Annotated[float, Meta(ge=0.0, le=1.0)]
 LogLow = Annotated[float, Meta(le=50.0)]  # the end of an interval of ratios; infinite: nothing bounds it
 LogHigh = Annotated[float, Meta(ge=-50.0)]

@@ -24,7 +24,7 @@ import torch
 from torch_geometric.data import HeteroData
 
 from gnnperf.analytic import AnalyticPredictor, constants_from_plain
-from gnnperf.core import Failed, InputError, attempted, untrusted, write_bytes
+from gnnperf.core import Failed, InputError, Mapped, attempted, untrusted, write_bytes
 from gnnperf.gnn.data.cache import cached_graph, code_fingerprint, content_digest, fingerprint, read_graph
 from gnnperf.gnn.data.floors import TypedFloors, fit_floors
 from gnnperf.gnn.data.normalizer import Normalizer, Statistics, normalizer_of, statistics_of
@@ -207,9 +207,6 @@ def _read_step(out: Path, stored: StoredRun, given: Given) -> RunStep:
 
 
 # Building: recordings --_typical_steps--> steps, tokens --_fitted--> base --_encoded--> features, statistics
-
-
-Mapped = Callable[[Callable[[Any], Any], Sequence[Any], str], list[Any]]
 
 
 def build_data(config: DataConfig, given: Given, num_layers: int, mapped: Mapped) -> tuple[Split, dict[str, str]]:

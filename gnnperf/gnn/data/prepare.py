@@ -69,25 +69,15 @@ def fit_base(config: DataConfig, train: Sequence[RunStep], recording: str) -> An
 
 @dataclass(frozen=True)
 class Step:
-    """The typical step of one run.
+    """The typical step of one run."""
 
-    Attributes:
-        run: the run's name; in the test part the recording's.
-        graph: the step, without edges inferred from time; its node labels are what `data` holds.
-        data: the normalized graph; `data[...].node_id` are rows of the node table.
-        cluster: the hardware it ran on.
-        base: the analytical prediction, with the lags of edges.
-        step_us: measured step time (runs.RunStep).
-        workload: which program it is, as in the run's card; "" unknown.
-    """
-
-    run: str
-    graph: ExecutionGraph
-    data: HeteroData
-    cluster: ClusterSpec
-    base: Prediction
-    step_us: float
-    workload: str = ""
+    run: str  # the run's name; in the test part the recording's
+    graph: ExecutionGraph  # the step, without edges inferred from time; its node labels are what `data` holds
+    data: HeteroData  # the normalized graph; `data[...].node_id` are rows of the node table
+    cluster: ClusterSpec  # the hardware it ran on
+    base: Prediction  # the analytical prediction, with the lags of edges
+    step_us: float  # measured step time (runs.RunStep)
+    workload: str = ""  # which program it is, as in the run's card; "" unknown
 
     @property
     def nodes(self) -> pd.DataFrame:
@@ -116,36 +106,27 @@ class Step:
 
 @dataclass(frozen=True)
 class PreparedData:
-    """What training takes.
+    """What training takes."""
 
-    Attributes:
-        split: run names by part; of train those that are learned from.
-        steps: part -> its steps: one per run to train and to validate on, one per recording to test on.
-        recordings: of the validation runs, one step per recording: what intervals are calibrated on, because a user
-            compares with one recording, and a mean over several misses less.
-        vocabulary: words of the training runs, behind those of an earlier training.
-        constants: of the analytical base, host overheads fitted on the training runs, or an earlier training's.
-        floors: bases where the analytical model has no prediction.
-        normalizer: feature statistics of the training runs, on the scales of an earlier training.
-        fingerprint: hash of what the steps hold, in all parts; code that makes equal data keeps it.
-        machine_scales: of other data sets that train: what their recordings' names begin with -> how much longer their
-            machine takes, which is taken out of their labels.
-        training_fingerprint: the same without the test part: of all that a learner sees. What is tested on two parts
-            after the same training has one.
-        speed_factors: expected latency here / on the source machine; None: there is no source.
-    """
-
-    split: Split
+    split: Split  # run names by part; of train those that are learned from
+    # part -> its steps: one per run to train and to validate on, one per recording to test on
     steps: dict[str, tuple[Step, ...]]
+    # of the validation runs, one step per recording: what intervals are calibrated on, because a user compares with one
+    # recording, and a mean over several misses less
     recordings: tuple[Step, ...]
-    vocabulary: Vocabulary
+    vocabulary: Vocabulary  # words of the training runs, behind those of an earlier training
+    # of the analytical base, host overheads fitted on the training runs, or an earlier training's
     constants: AnalyticConstants
-    floors: TypedFloors
-    normalizer: Normalizer
-    fingerprint: str
+    floors: TypedFloors  # bases where the analytical model has no prediction
+    normalizer: Normalizer  # feature statistics of the training runs, on the scales of an earlier training
+    fingerprint: str  # hash of what the steps hold, in all parts; code that makes equal data keeps it
+    # the same without the test part: of all that a learner sees. What is tested on two parts after the same training
+    # has one.
     training_fingerprint: str
+    # of other data sets that train: what their recordings' names begin with -> how much longer their machine takes,
+    # which is taken out of their labels
     machine_scales: Mapping[str, MachineScales]
-    speed_factors: SpeedFactors | None = None
+    speed_factors: SpeedFactors | None = None  # expected latency here / on the source machine; None: there is no source
 
 
 MAX_FITTED_NODES, MIN_FITTED_RUNS = 2_000_000, 16

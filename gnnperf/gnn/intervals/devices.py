@@ -28,19 +28,13 @@ SEPARATOR = " | "
 
 @dataclass(frozen=True)
 class DeviceIntervals:
-    """What predictions may miss on a device without calibration.
+    """What predictions may miss on a device without calibration."""
 
-    Attributes:
-        level: share of nodes that lie within.
-        log_bounds: family and dtype, or family -> lower and upper log(measured / predicted).
-        generations: that were left out, one after the other.
-        provenance: where the numbers come from.
-    """
-
-    level: Annotated[float, Meta(gt=0.0, lt=1.0)]
+    level: Annotated[float, Meta(gt=0.0, lt=1.0)]  # share of nodes that lie within
+    # family and dtype, or family -> lower and upper log(measured / predicted)
     log_bounds: Mapping[str, tuple[float, float]]
-    generations: tuple[str, ...]
-    provenance: str = ""
+    generations: tuple[str, ...]  # that were left out, one after the other
+    provenance: str = ""  # where the numbers come from
 
     def __post_init__(self) -> None:
         for low, high in self.log_bounds.values():

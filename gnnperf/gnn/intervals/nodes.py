@@ -63,17 +63,11 @@ SEPARATOR = " | "
 
 @dataclass(frozen=True)
 class NodeIntervals:
-    """What nodes may miss.
+    """What nodes may miss."""
 
-    Attributes:
-        level: share of nodes that lie within.
-        log_bounds: group -> lower and upper log(measured / predicted).
-        devices: names of the devices of the calibration.
-    """
-
-    level: Share
-    log_bounds: Mapping[str, tuple[LogLow, LogHigh]]
-    devices: tuple[str, ...]
+    level: Share  # share of nodes that lie within
+    log_bounds: Mapping[str, tuple[LogLow, LogHigh]]  # group -> lower and upper log(measured / predicted)
+    devices: tuple[str, ...]  # names of the devices of the calibration
 
     def bounds_us(self, estimates: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
         """[num_nodes] lowest and highest latency of an `estimate_table`; NaN without a latency or a group."""

@@ -36,21 +36,13 @@ class StepMiss:
 
 @dataclass(frozen=True)
 class StepIntervals:
-    """What steps may miss.
+    """What steps may miss."""
 
-    Attributes:
-        level: share of steps that lie within; what the number of runs supports.
-        group_error: group -> root mean square of its log error over runs.
-        other_error: the same over all groups, for one that was never on a path.
-        scores: quantile, over runs, of a step's |log error| in units of its scale.
-        devices: names of the devices of the calibration.
-    """
-
-    level: Share
-    group_error: Mapping[str, NotNegative]
-    other_error: NotNegative
-    scores: Unbounded
-    devices: tuple[str, ...]
+    level: Share  # share of steps that lie within; what the number of runs supports
+    group_error: Mapping[str, NotNegative]  # group -> root mean square of its log error over runs
+    other_error: NotNegative  # the same over all groups, for one that was never on a path
+    scores: Unbounded  # quantile, over runs, of a step's |log error| in units of its scale
+    devices: tuple[str, ...]  # names of the devices of the calibration
 
     def bounds_us(self, step_time_us: float, share: Mapping[str, float]) -> tuple[float, float]:
         """Lowest and highest step time; `share`: group -> share of it on the critical path."""

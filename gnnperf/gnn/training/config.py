@@ -36,29 +36,20 @@ class LearnerKind(StrEnum):
 
 @dataclass
 class OptimConfig:
-    """Optimizer and loss.
+    """Optimizer and loss."""
 
-    Attributes:
-        learning_rate: AdamW's, at the peak of the schedule (linear warm-up, cosine decay); matrices between states
-            take larger steps (`training.optimizer`).
-        weight_decay: relative to the learning rate, as AdamW's.
-        warmup_share: share of all optimizer steps spent warming up.
-        batches_per_step: batches whose gradients an optimizer step adds up: large batches in the memory of small ones.
-        gradient_clip: largest gradient norm.
-        huber_delta: |log error| from which the loss is linear; small, because latencies have
-            heavy tails on both sides.
-        share_weight: 0: every node counts the same; 1: by the root of its share of the step's busy time.
-        scheduled_weight: of scheduled latencies, relative to usual ones; 0: they are the same.
-    """
-
+    # AdamW's, at the peak of the schedule (linear warm-up, cosine decay); matrices between states take larger steps
+    # (`training.optimizer`)
     learning_rate: float = 3e-3
-    weight_decay: float = 1e-4
-    warmup_share: float = 0.05
+    weight_decay: float = 1e-4  # relative to the learning rate, as AdamW's
+    warmup_share: float = 0.05  # share of all optimizer steps spent warming up
+    # batches whose gradients an optimizer step adds up: large batches in the memory of small ones
     batches_per_step: int = 1
-    gradient_clip: float = 1.0
+    gradient_clip: float = 1.0  # largest gradient norm
+    # |log error| from which the loss is linear; small, because latencies have heavy tails on both sides
     huber_delta: float = 0.05
-    share_weight: float = 0.5
-    scheduled_weight: float = 0.3
+    share_weight: float = 0.5  # 0: every node counts the same; 1: by the root of its share of the step's busy time
+    scheduled_weight: float = 0.3  # of scheduled latencies, relative to usual ones; 0: they are the same
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work."""
@@ -74,17 +65,11 @@ class OptimConfig:
 
 @dataclass
 class TrainerConfig:
-    """The loop.
+    """The loop."""
 
-    Attributes:
-        max_epochs: passes over the training steps.
-        progress_bar: draw one.
-        threads: CPU threads; 1 keeps results bit-identical on every machine with the same libraries.
-    """
-
-    max_epochs: int = 30
-    progress_bar: bool = True
-    threads: int = 1
+    max_epochs: int = 30  # passes over the training steps
+    progress_bar: bool = True  # draw one
+    threads: int = 1  # CPU threads; 1 keeps results bit-identical on every machine with the same libraries
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work."""
@@ -94,30 +79,20 @@ class TrainerConfig:
 
 @dataclass
 class LoggerConfig:
-    """Where the curves go.
+    """Where the curves go."""
 
-    Attributes:
-        kind: csv (metrics.csv below `out`) or wandb.
-        project: wandb project.
-        offline: keep the wandb run on disk, to be synced later.
-    """
-
-    kind: LoggerKind = LoggerKind.csv
-    project: str = "gnnperf"
-    offline: bool = False
+    kind: LoggerKind = LoggerKind.csv  # csv (metrics.csv below `out`) or wandb
+    project: str = "gnnperf"  # wandb project
+    offline: bool = False  # keep the wandb run on disk, to be synced later
 
 
 @dataclass
 class LearnerConfig:
-    """Which learner.
+    """Which learner."""
 
-    Attributes:
-        kind: which; only the network takes its settings from `model`, `optim` and `trainer`.
-        settings: of a simpler learner, by name; others keep their default.
-    """
-
+    # which; only the network takes its settings from `model`, `optim` and `trainer`
     kind: LearnerKind = LearnerKind.network
-    settings: dict[str, float] = field(default_factory=dict)
+    settings: dict[str, float] = field(default_factory=dict)  # of a simpler learner, by name; others keep their default
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work."""
@@ -129,23 +104,18 @@ class LearnerConfig:
 
 @dataclass
 class TrainConfig(HardwareConfig):
-    """Options of train.py. With `hardware` all runs ran on that device; without, each trace names its own.
-
-    Attributes:
-        seed: the same seed gives the same bits on a CPU.
-        out: folder for checkpoint.pt, curves and this configuration.
-        evaluate_on: parts of the split whose errors are computed; a search over settings leaves "test" out.
-        resume: a Lightning checkpoint to continue; "auto": out/last.ckpt if there is one; None: a new training.
-    """
+    """Options of train.py. With `hardware` all runs ran on that device; without, each trace names its own."""
 
     data: DataConfig = field(default_factory=DataConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     optim: OptimConfig = field(default_factory=OptimConfig)
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
     logger: LoggerConfig = field(default_factory=LoggerConfig)
-    seed: int = 0
-    out: str = "outputs/train"
+    seed: int = 0  # the same seed gives the same bits on a CPU
+    out: str = "outputs/train"  # folder for checkpoint.pt, curves and this configuration
+    # parts of the split whose errors are computed; a search over settings leaves "test" out
     evaluate_on: list[str] = field(default_factory=lambda: list(EVALUATED))
+    # a Lightning checkpoint to continue; "auto": out/last.ckpt if there is one; None: a new training
     resume: str | None = None
 
     def __post_init__(self) -> None:

@@ -11,19 +11,13 @@ from gnnperf.gnn import NAME, LearnerConfig, LearnerKind, TrainConfig
 
 @dataclass
 class EntryConfig(TrainConfig):
-    """What train.py can be given.
+    """What train.py can be given."""
 
-    Attributes:
-        learner: who is trained; the network, unless it states otherwise.
-        row: what the learner is called in tables of several.
-        cells: folder for evaluation records of several trainings to be compared (research); empty: `out`/cells.
-        init_from: a checkpoint.pt whose network trains on with these runs; None: a new one.
-    """
-
+    # who is trained; the network, unless it states otherwise
     learner: LearnerConfig = field(default_factory=LearnerConfig)
-    row: str = "gnn"
-    cells: str = ""
-    init_from: str | None = None
+    row: str = "gnn"  # what the learner is called in tables of several
+    cells: str = ""  # folder for evaluation records of several trainings to be compared (research); empty: `out`/cells
+    init_from: str | None = None  # a checkpoint.pt whose network trains on with these runs; None: a new one
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work."""

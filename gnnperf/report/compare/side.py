@@ -47,9 +47,9 @@ class Side:
     rates: dict[str, float] = field(default_factory=dict)
 
 
-def predicted_side(result: StepPrediction, nodes: pd.DataFrame, where: str = "") -> Side:
+def predicted_side(result: StepPrediction, nodes: pd.DataFrame) -> Side:
     """A step as predicted; `nodes` is its `nodes_table`."""
-    return Side(where, result.prediction.graph.name, str(result.mode), result.hardware, result.step_time_us,
+    return Side("", result.prediction.graph.name, str(result.mode), result.hardware, result.step_time_us,
                 result.step_time_kind, result.is_lower_bound, work(nodes))  # fmt: skip
 
 

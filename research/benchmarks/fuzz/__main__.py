@@ -7,8 +7,6 @@ A case is a number: the same seed, reader and number give the same bytes. Exit c
 InputError, took more than 20 s or 2 GB, or gave a step time that is not finite and positive.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import sys

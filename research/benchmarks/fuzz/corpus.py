@@ -1,7 +1,5 @@
 """The smallest valid inputs of every reader, made by code, and how each is mutated."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

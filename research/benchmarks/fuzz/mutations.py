@@ -1,7 +1,5 @@
 """Mutations of bytes and of JSON-like values, drawn from one generator: the same seed gives the same bytes."""
 
-from __future__ import annotations
-
 import copy
 import json
 import random

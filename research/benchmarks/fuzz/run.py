@@ -3,8 +3,6 @@
 A worker that hangs or dies loses one case: the parent notes it as a failure and starts another worker behind it.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import random
 import resource

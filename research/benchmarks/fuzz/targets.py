@@ -1,7 +1,5 @@
 """What reads each kind of input: file name, bytes of a case, and the product's own function."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import math

@@ -1,7 +1,5 @@
 """A residual network (He et al. 2016; basic blocks in the CIFAR layout, or bottlenecks), replicated on every rank."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum

@@ -44,21 +44,13 @@ FRAMES = 128  # of sound, as Whisper and the audio transformer read it
 class SmallModel(Workload, kind="small", width="hidden",
                  letters={"model": "", "hidden": "h", "size": "s", "batch": "b"},
                  otherwise={"optimizer": ""}):  # fmt: skip
-    """A small model of a library.
+    """A small model of a library."""
 
-    Attributes:
-        model: a name of `SMALL_MODELS`.
-        hidden: channels of its layers; some models have those of their library.
-        size: height and width of an image, tokens of a text, steps of a series, hundreds of samples of a sound.
-        batch: samples per rank; of a graph model, hundreds of nodes.
-        optimizer: of all weights, a name of `OPTIMIZERS`.
-    """
-
-    model: str = "graph_sage"
-    hidden: int = 32
-    size: int = 32
-    batch: int = 4
-    optimizer: str = "adamw"
+    model: str = "graph_sage"  # a name of `SMALL_MODELS`
+    hidden: int = 32  # channels of its layers; some models have those of their library
+    size: int = 32  # height and width of an image, tokens of a text, steps of a series, hundreds of samples of a sound
+    batch: int = 4  # samples per rank; of a graph model, hundreds of nodes
+    optimizer: str = "adamw"  # of all weights, a name of `OPTIMIZERS`
     classes: ClassVar[int] = 100
     vocabulary: ClassVar[int] = VOCABULARY
 

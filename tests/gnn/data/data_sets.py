@@ -1,12 +1,11 @@
 """Recordings that need no recording: graphs in memory, cards on disk."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 
-from gnnperf.gnn.data.recordings import Recording
+from gnnperf.gnn.data.recordings import Processor, Recording
 
 
 def recording(run: str, repeat: int, unprofiled_us: float, **about: object) -> Recording:
@@ -28,3 +27,11 @@ def write_card(folder: Path, unprofiled_us: float, **changes: object) -> None:
     }  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "run.json").write_text(json.dumps(card), encoding="utf-8")
+
+
+def carded(folder: Path, *devices: Processor | Mapping[str, object]) -> Path:
+    """A folder with a card that names the device of every rank, and nothing else."""
+    named = [{"kind": "cpu", **asdict(one)} if isinstance(one, Processor) else one for one in devices]
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "run.json").write_text(json.dumps({"ranks": [{"device": device} for device in named]}))
+    return folder

@@ -1,7 +1,5 @@
 """Files of strangers: what `write_archive` did not write is refused."""
 
-from __future__ import annotations
-
 import io
 import json
 import zipfile

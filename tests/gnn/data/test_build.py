@@ -1,7 +1,5 @@
 """`gnnperf data build`: nothing of the user's is lost, what is there is not made again, training gets the same bits."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -17,7 +15,6 @@ import pytest
 import torch
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.cli import main
 from gnnperf.core.errors import InputError, attempted
 from gnnperf.core.files import UnwritableError
 from gnnperf.gnn.data import build, runs
@@ -29,6 +26,7 @@ from gnnperf.gnn.data.runs import Recorded, read_step, write_step
 from gnnperf.gnn.settings import DataConfig
 from gnnperf.predict.build_cli import _mapped
 from gnnperf.predict.train_cli import keys_of
+from tests.command import Command
 from tests.trace import kineto_files as files
 
 
@@ -262,24 +260,17 @@ def test_a_killed_worker_loses_nothing(tmp_path: Path) -> None:
     assert (tmp_path / "killed").exists()
 
 
-def test_the_command(
-    raw: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    command = ["data", "build", str(raw), "--out", str(tmp_path / "out")]
-    assert main([*command, "--workers", "0"]) == 2
-    assert "1 to 1024" in capsys.readouterr().err
+def test_the_command(raw: Path, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ("data", "build", raw, "--out", tmp_path / "out")
+    assert "1 to 1024" in command.refused(*words, "--workers", 0)
     distributed = pytest.importorskip("distributed")
     with distributed.Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=":0") as client:
-        assert main([*command, "--scheduler", client.scheduler.address, "--json"]) == 2
-    printed = capsys.readouterr()
-    assert json.loads(printed.out)["recordings"] == 6
-    assert "1 recording cannot be used" in printed.err and "broken" in printed.err
+        shown, message = command.ended(2, *words, "--scheduler", client.scheduler.address, "--json")
+    assert json.loads(shown)["recordings"] == 6
+    assert "1 recording cannot be used" in message and "broken" in message
     for key in ("data.path", "+data.cache_dir"):
-        assert main([*command, "--set", f"{key}=elsewhere"]) == 2
-        assert "is another argument's" in capsys.readouterr().err
+        assert "is another argument's" in command.refused(*words, "--set", f"{key}=elsewhere")
     monkeypatch.setitem(sys.modules, "distributed", without_workers())
-    assert main([*command, "--scheduler", "tcp://somewhere:1"]) == 2
-    assert "no Dask worker within 30 s" in capsys.readouterr().err
+    assert "no Dask worker within 30 s" in command.refused(*words, "--scheduler", "tcp://somewhere:1")
     monkeypatch.setitem(sys.modules, "distributed", None)
-    assert main(command) == 2
-    assert "pip install 'gnnperf[dask]'" in capsys.readouterr().err
+    assert "pip install 'gnnperf[dask]'" in command.refused(*words)

@@ -1,7 +1,5 @@
 """Another machine's recordings at the speed of our own."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Numeric features: sizes, shapes, links, text; docs/features.md lists them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

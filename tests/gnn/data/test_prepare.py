@@ -1,7 +1,5 @@
 """Data sets on disk -> prepared data; hashes of what they hold."""
 
-from __future__ import annotations
-
 import hashlib
 import pickle
 import shutil
@@ -21,9 +19,11 @@ from gnnperf.gnn.data import cache
 from gnnperf.gnn.data.cache import content_digest
 from gnnperf.gnn.data.module import EpochShuffle, SharedBatches, StepDataModule
 from gnnperf.gnn.data.prepare import DataConfig, PreparedData, load_data, opened, prepare
+from gnnperf.gnn.data.recordings import Processor
 from gnnperf.gnn.data.runs import RunGraph, cluster_for
 from gnnperf.hardware import COLLECTIVES_GROUP, load_device, path_of
 from gnnperf.hardware.placement import Placement
+from tests.gnn.data.data_sets import carded
 
 SMALL = replace(SPLIT, train=("a",), test=())
 
@@ -177,8 +177,7 @@ def test_what_learned_on_gpus_is_not_requested_about_cpus(tmp_path: Path, part: 
 
 @pytest.mark.parametrize("recording", ["a", "a/1"])
 def test_op_tables_of_another_processor_are_refused(tmp_path: Path, recording: str) -> None:
-    (tmp_path / recording).mkdir(parents=True)
-    (tmp_path / recording / "run.json").write_text('{"ranks": [{"device": {"kind": "cpu", "name": "Xeon CPU"}}]}')
+    carded(tmp_path / recording, Processor("Xeon CPU"))
     tables = ["datasets/cpu-lookups/ops.parquet"]
     config = DataConfig(path=str(tmp_path), cache_dir=str(tmp_path / "cache"), op_tables=tables)
     with pytest.raises(InputError, match=r"op tables of AMD EPYC, runs on Xeon CPU.*op_tables=\[\]"):

@@ -1,7 +1,5 @@
 """Cards of recordings: step times, programs, processors."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -9,7 +7,7 @@ import pytest
 
 from gnnperf.core.errors import InputError
 from gnnperf.gnn.data.recordings import Processor, processors_of, read_recordings
-from tests.gnn.data.data_sets import write_card
+from tests.gnn.data.data_sets import carded, write_card
 
 
 def test_runs_and_repeats_as_the_cards_describe_them(tmp_path: Path) -> None:
@@ -59,26 +57,15 @@ def test_an_empty_folder_and_a_broken_card_are_refused(tmp_path: Path) -> None:
         read_recordings(tmp_path)
 
 
-def carded(folder: Path, card: object) -> Path:
-    """A run's folder with a card."""
-    folder.mkdir()
-    (folder / "run.json").write_text(json.dumps(card))
-    return folder
-
-
-def on(*names: str, kind: str = "cpu") -> dict[str, object]:
-    """A card of ranks on these devices."""
-    return {"ranks": [{"device": {"kind": kind, "name": name}} for name in names]}
-
-
 def test_every_rank_of_every_run_once(tmp_path: Path) -> None:
-    runs = [carded(tmp_path / "a", on("Epyc", "Xeon")), carded(tmp_path / "b", on("Epyc")), tmp_path / "no card"]
-    assert processors_of(runs) == (Processor("Epyc"), Processor("Xeon"))
+    epyc, xeon = Processor("Epyc"), Processor("Xeon")
+    runs = [carded(tmp_path / "a", epyc, xeon), carded(tmp_path / "b", epyc), tmp_path / "no card"]
+    assert processors_of(runs) == (epyc, xeon)
 
 
 def test_what_vectors_a_processor_has_reports_two_of_one_name_apart(tmp_path: Path) -> None:
     devices = [{"kind": "cpu", "name": "Epyc", "capability": given} for given in ("AVX512", "AVX2", 7, "a\nb")]
-    result = processors_of([carded(tmp_path / "a", {"ranks": [{"device": device} for device in devices]})])
+    result = processors_of([carded(tmp_path / "a", *devices)])
     assert result == (
         unknown := Processor("Epyc"),
         older := Processor("Epyc", "AVX2"),
@@ -91,11 +78,12 @@ def test_what_vectors_a_processor_has_reports_two_of_one_name_apart(tmp_path: Pa
 @pytest.mark.parametrize("ranks", [None, {"0": {}}, [None], [{}], [{"device": "cpu"}], [{"device": {"kind": "cpu"}}],
                                    [{"device": {"kind": "cpu", "name": 7}}], [{"device": {"kind": "cpu", "name": ""}}],
                                    [{"device": {"kind": "cpu", "name": "a\nb"}}],
-                                   on("NVIDIA H100", kind="gpu")["ranks"]])  # fmt: skip
+                                   [{"device": {"kind": "gpu", "name": "NVIDIA H100"}}]])  # fmt: skip
 def test_a_card_of_gpus_or_not_as_the_recorder_writes_it_names_nothing(tmp_path: Path, ranks: object) -> None:
-    assert processors_of([carded(tmp_path / "a", {"ranks": ranks})]) == ()
+    (tmp_path / "run.json").write_text(json.dumps({"ranks": ranks}))
+    assert processors_of([tmp_path]) == ()
 
 
 def test_words_that_name_no_product_are_left_out(tmp_path: Path) -> None:
-    result = processors_of([carded(tmp_path / "a", on("Intel(R) Xeon(R) of ann on gpu7.example.org", "x" * 1000))])
-    assert result == (Processor("Intel(R) Xeon(R)"),)
+    named = [Processor("Intel(R) Xeon(R) of ann on gpu7.example.org"), Processor("x" * 1000)]
+    assert processors_of([carded(tmp_path / "a", *named)]) == (Processor("Intel(R) Xeon(R)"),)

@@ -1,7 +1,5 @@
 """Recordings as examples: mean labels over steps and recordings, step times from cards or from the trace."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Segments of a graph: a partition of its work, and the whole graph's answers for every inner node."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """What another machine measured of the same runs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -65,10 +63,9 @@ def corrected(toy_cache: Path) -> PreparedData:
 
 
 def test_the_speed_factors_of_other_runs_leave_little_to_correct(corrected: PreparedData) -> None:
-    data = corrected
-    assert data.speed_factors is not None
+    assert corrected.speed_factors is not None
     labeled = 0
-    for step in (*data.steps["train"], *data.steps["val"]):
+    for step in (*corrected.steps["train"], *corrected.steps["val"]):
         for kind in map(str, WORK_TYPES):
             target = step.data[kind].target.numpy()
             known = np.isfinite(target)

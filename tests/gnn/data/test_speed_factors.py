@@ -1,7 +1,5 @@
 """How much longer one machine takes, by classes of nodes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """Splits of a data set, and recordings of other data sets in them."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +17,7 @@ from gnnperf.gnn.data.splits import (
     with_more_to_train,
     with_tests_of,
 )
+from tests.gnn.data.data_sets import write_card
 
 
 def dataset(root: Path, splits: object) -> Path:
@@ -74,12 +73,13 @@ def test_other_axes_than_runs_and_programs_need_the_file_in_utf8(tmp_path: Path)
 SPLIT = Split("run", ("a/1", "a/2"), ("b/1",), ("c/1",))
 
 
-def recorded(root: Path, *names: str, status: str = "complete", program: str = "") -> Path:
-    """A folder of recordings that have a card and nothing else."""
+def recorded(root: Path, *names: str, status: str = "complete", program: str | None = "") -> Path:
+    """A folder of recordings with an empty trace and, unless `program` is None, a card."""
     for name in names:
         (root / name).mkdir(parents=True)
-        times = {way: {"median_us": 10.0} for way in ("without_profiler", "with_profiler")}
-        (root / name / "run.json").write_text(json.dumps({"status": status, "step_time": times, "workload": program}))
+        (root / name / "rank_0.json").write_text("{}")
+        if program is not None:
+            write_card(root / name, 10.0, status=status, workload=program)
     return root
 
 
@@ -167,19 +167,10 @@ def test_a_configuration_names_further_folders_to_train_on(tmp_path: Path, monke
 # A split is drawn by runs, or by programs, where no splits.json is there; nothing is written.
 
 
-def record(root: Path, name: str, *, program: str | None = None, status: str = "complete") -> None:
-    folder = root / name
-    folder.mkdir(parents=True)
-    (folder / "rank_0.json").write_text("{}")
-    if program is not None:
-        (folder / "run.json").write_text(json.dumps({"status": status, "workload": program}))
-
-
 def test_recordings_are_folders_with_traces_and_no_broken_card(tmp_path: Path) -> None:
-    for name in ("a/10", "a/2", "plain", ".hidden/1"):
-        record(tmp_path, name)
-    record(tmp_path, "b/1", program="gpt", status="broken")
-    record(tmp_path, "b/2", program="gpt")
+    recorded(tmp_path, "a/10", "a/2", "plain", ".hidden/1", program=None)
+    recorded(tmp_path, "b/1", program="gpt", status="broken")
+    recorded(tmp_path, "b/2", program="gpt")
     (tmp_path / "empty").mkdir()
     (tmp_path / "README.md").write_text("notes")
     assert list(recordings_below(tmp_path)) == ["a/2", "a/10", "b/2", "plain"]
@@ -187,8 +178,7 @@ def test_recordings_are_folders_with_traces_and_no_broken_card(tmp_path: Path) -
 
 def test_repeats_of_a_run_stay_together_and_every_recording_is_used(tmp_path: Path) -> None:
     names = [f"run{i}/{repeat}" for i in range(10) for repeat in (1, 2)]
-    for name in names:
-        record(tmp_path, name)
+    recorded(tmp_path, *names, program=None)
     parts = drawn_parts(tmp_path, "run")
     assert {part: len(recordings) for part, recordings in parts.items()} == {"train": 12, "val": 4, "test": 4}
     assert sorted(name for recordings in parts.values() for name in recordings) == sorted(names)
@@ -198,11 +188,11 @@ def test_repeats_of_a_run_stay_together_and_every_recording_is_used(tmp_path: Pa
 
 
 def test_whole_programs_are_left_out_where_cards_name_several(tmp_path: Path) -> None:
-    for i, program in enumerate(["gpt", "gpt", "gpt", "dlrm", "dlrm", "cnn"]):
-        record(tmp_path, f"run{i}", program=program)
+    programs = {"gpt": {"run0", "run1", "run2"}, "dlrm": {"run3", "run4"}, "cnn": {"run5"}}
+    for program, names in programs.items():
+        recorded(tmp_path, *names, program=program)
     assert drawn_axis(tmp_path) == "workload"
     parts = drawn_parts(tmp_path, "workload")
-    programs = {"gpt": {"run0", "run1", "run2"}, "dlrm": {"run3", "run4"}, "cnn": {"run5"}}
     assert set(parts["val"]) in programs.values() and parts["test"] == []  # three programs: too few to test on one
     assert len(parts["train"]) + len(parts["val"]) == 6
 
@@ -210,7 +200,7 @@ def test_whole_programs_are_left_out_where_cards_name_several(tmp_path: Path) ->
 @pytest.mark.parametrize("programs", [["gpt", "gpt"], [None, None], ["gpt", None]])
 def test_runs_are_left_out_where_at_most_one_program_is_named(tmp_path: Path, programs: list[str | None]) -> None:
     for i, program in enumerate(programs):
-        record(tmp_path, f"run{i}", program=program)
+        recorded(tmp_path, f"run{i}", program=program)
     assert drawn_axis(tmp_path) == "run"
     parts = drawn_parts(tmp_path, "run")
     assert (len(parts["train"]), len(parts["val"]), len(parts["test"])) == (1, 1, 0)
@@ -218,15 +208,13 @@ def test_runs_are_left_out_where_at_most_one_program_is_named(tmp_path: Path, pr
 
 @pytest.mark.parametrize(("names", "count"), [([], "0 runs"), (["a/1", "a/2"], "1 run;"), (["1", "2"], "1 run;")])
 def test_fewer_than_two_runs_are_too_little_data(tmp_path: Path, names: list[str], count: str) -> None:
-    for name in names:
-        record(tmp_path, name)
+    recorded(tmp_path, *names, program=None)
     with pytest.raises(InputError, match=f"too little data: {count}"):
         drawn_parts(tmp_path, "run")
 
 
 def test_read_split_draws_one_and_writes_nothing(tmp_path: Path) -> None:
-    for i in range(5):
-        record(tmp_path, f"run{i}")
+    recorded(tmp_path, *(f"run{i}" for i in range(5)), program=None)
     before = sorted(tmp_path.rglob("*"))
     split = read_split(tmp_path, "run")
     assert split.axis == "run" and (len(split.train), len(split.val), len(split.test)) == (3, 1, 1)

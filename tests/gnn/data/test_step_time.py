@@ -1,7 +1,5 @@
 """Step times of the two-rank toy, by hand: 10 us to the launch, gemm, transfer 50 us, 5 us on the host."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Typical steps of recordings on disk: read instead of made, made anew where damaged, never of other files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from unittest.mock import MagicMock
 

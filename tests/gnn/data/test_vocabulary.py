@@ -1,7 +1,5 @@
 """Tokens of columns, codes of the training runs, floors by node type."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """Metrics of errors, and trivial predictors."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Intervals of nodes, steps and unseen devices."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

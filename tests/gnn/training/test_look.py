@@ -1,7 +1,5 @@
 """What a training logs: files, an offline wandb run without anything of the machine, errors by group."""
 
-from __future__ import annotations
-
 import json
 import math
 import platform

@@ -1,7 +1,5 @@
 """Errors of nodes by hand."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import replace

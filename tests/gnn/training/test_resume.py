@@ -1,7 +1,5 @@
 """Processes of train.py: a stopped training resumes to the same bits, two processes train what one would."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal

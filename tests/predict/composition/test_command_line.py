@@ -1,7 +1,5 @@
 """Flags become keys, and Hydra reads them back as they were meant."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

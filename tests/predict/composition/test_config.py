@@ -1,7 +1,5 @@
 """Every way to get a configuration wrong ends as one message with the key, the value and what is allowed."""
 
-from __future__ import annotations
-
 import errno
 import sys
 from collections.abc import Callable
@@ -12,6 +10,7 @@ import pytest
 from gnnperf.core.errors import InputError
 from gnnperf.gnn.training.config import OptimConfig, TrainConfig
 from gnnperf.predict.composition import entry_point
+from tests.command import Command
 
 Run = Callable[..., list[TrainConfig]]
 
@@ -118,13 +117,8 @@ def test_ones_own_file_in_a_sweep(run: Run, own: tuple[Path, Path]) -> None:
         ("out=/proc/nowhere", "/proc/nowhere", "check the path"),
     ],
 )
-def test_one_message_and_exit_code_2(
-    run: Run, capsys: pytest.CaptureFixture[str], override: str, result: str, allowed: str
-) -> None:
-    with pytest.raises(SystemExit) as exit_info:
-        run(override)
-    message = capsys.readouterr().err
-    assert exit_info.value.code == 2
+def test_one_message_and_exit_code_2(run: Run, command: Command, override: str, result: str, allowed: str) -> None:
+    message = command.refused_by(run, override)
     assert result in message
     assert allowed in message
     assert message.count("\n") == 1
@@ -139,16 +133,14 @@ def test_one_message_and_exit_code_2(
     ],
 )  # fmt: skip
 def test_a_failure_of_the_users_inside_the_task_is_one_message_and_exit_code_2(
-    error: Exception, message: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    error: Exception, message: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: Command
 ) -> None:
     def task(config: TrainConfig) -> None:
         raise error
 
     monkeypatch.setattr(sys, "argv", ["train.py", f"out={tmp_path}"])
-    with pytest.raises(SystemExit) as exit_info:
-        entry_point("train", TrainConfig)(task)()
-    shown = capsys.readouterr().err
-    assert exit_info.value.code == 2 and message in shown and shown.count("\n") == 1
+    shown = command.refused_by(entry_point("train", TrainConfig)(task))
+    assert message in shown and shown.count("\n") == 1
 
 
 def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

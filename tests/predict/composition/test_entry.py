@@ -1,7 +1,5 @@
 """What contradicts itself on the command line of train.py is refused, and what no one would read."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -29,6 +27,7 @@ from research.baselines.rows import simpler
 from research.baselines.training import cells_folder, training_part
 from research.baselines.trees import TREE_SETTINGS
 from research.benchmarks._learned_jobs import LEARNED
+from tests.command import Command
 
 
 @cache
@@ -130,13 +129,10 @@ def test_a_search_keeps_the_settings_that_did_best_on_the_validation_runs(
 
 
 def test_without_the_extra_one_message_states_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: Command
 ) -> None:
     monkeypatch.delitem(ConfigStore.instance().repo["hydra"]["sweeper"], "optuna.yaml")
-    with pytest.raises(SystemExit) as exit_info:
-        call(monkeypatch, f"out={tmp_path / 'sweep'}")
-    assert exit_info.value.code == 2
-    sentences = capsys.readouterr().err
+    sentences = command.refused_by(call, monkeypatch, f"out={tmp_path / 'sweep'}")
     assert "the Optuna sweeper is not installed" in sentences
     assert "pip install 'gnnperf[sweep]'" in sentences
     assert sentences.count("\n") == 1

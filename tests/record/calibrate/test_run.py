@@ -8,7 +8,6 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from gnnperf.cli import main
 from gnnperf.core.errors import InputError
 from gnnperf.hardware import load_cluster, load_device
 from gnnperf.record.calibrate import run as run_module
@@ -18,6 +17,7 @@ from gnnperf.record.calibrate.point import Cache, CommPoint, HostPoint, OpPoint,
 from gnnperf.record.calibrate.rounds import num_rounds, results, run_rounds
 from gnnperf.record.calibrate.run import Ask, Machine, calibrate
 from gnnperf.record.calibrate.suite import Lookup, Sizes, product
+from tests.command import Command
 
 SIZES = Sizes(products={"float32": (64,), "float64": (64,)}, stream_bytes=(1024, 131_072),
               lookups=(Lookup(1, 100, 4, 8, 2, 1.0),))  # fmt: skip
@@ -141,11 +141,8 @@ def test_a_failed_calibration_leaves_nothing(tmp_path: Path, monkeypatch: pytest
     ("arguments", "statement"),
     [(["--minutes", "0"], "--minutes"), (["--minutes", "nan"], "--minutes"), (["--ranks", "-1"], "--ranks")],
 )
-def test_bad_settings_are_named(
-    tmp_path: Path, arguments: list[str], statement: str, capsys: pytest.CaptureFixture[str]
-):
-    assert main(["calibrate", "--out", str(tmp_path / "a"), "--device", "cpu", *arguments]) == 2
-    assert statement in capsys.readouterr().err
+def test_bad_settings_are_named(tmp_path: Path, arguments: list[str], statement: str, command: Command):
+    assert statement in command.refused("calibrate", "--out", tmp_path / "a", "--device", "cpu", *arguments)
 
 
 def test_five_rounds_at_least_and_more_with_time():

@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from gnnperf import cli
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import StepTimeKind
 from gnnperf.generate import StepWork
@@ -24,6 +23,7 @@ from gnnperf.report.compare.changes import OTHERS, REST, UNNAMED, Change, Compar
 from gnnperf.report.compare.side import Side, is_prediction, measured_side, read_prediction
 from gnnperf.report.compare.text import Limits, bars, rate_lines, rendered
 from gnnperf.report.page.changes import comparison_page, waterfall
+from tests.command import Command
 from tests.predict.predictions import GEMM_1, toy_prediction
 from tests.toys import two_rank_graph
 
@@ -208,28 +208,25 @@ def shown(result: Comparison) -> str:
     return stream.getvalue()
 
 
-def test_what_changed_is_printed(folders: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["compare", *folders]) == 0
-    shown = capsys.readouterr().out
+def test_what_changed_is_printed(folders: tuple[str, str], command: Command) -> None:
+    shown = command.shown("compare", *folders)
     assert "step makespan: 185 us -> 370 us, change +185 us (+100.0 %)" in shown
     for by in ("node type", "phase", "op"):
         assert f"by {by}: time on the critical path" in shown
 
 
-def test_outside_a_limit_the_exit_code_is_4(folders: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["compare", *folders, "--max-step-ms", "0.37", "--max-regression", "100"]) == 0
-    assert cli.main(["compare", *folders, "--max-step-ms", "0.36"]) == 4
-    assert cli.main(["compare", *reversed(folders), "--max-regression", "0"]) == 0  # shorter
-    capsys.readouterr()
-    assert cli.main(["compare", *folders, "--max-regression", "5", "--quiet"]) == 4
-    out, err = capsys.readouterr()
+def test_outside_a_limit_the_exit_code_is_4(folders: tuple[str, str], command: Command) -> None:
+    command.ended(0, "compare", *folders, "--max-step-ms", 0.37, "--max-regression", 100)
+    command.ended(4, "compare", *folders, "--max-step-ms", 0.36)
+    command.ended(0, "compare", *reversed(folders), "--max-regression", 0)  # shorter
+    out, err = command.ended(4, "compare", *folders, "--max-regression", 5, "--quiet")
     assert out == ""
     assert err == "gnnperf: step B is 100.0 % longer than step A, more than 5 % (--max-regression)\n"
 
 
-def test_json_holds_every_part(folders: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_holds_every_part(folders: tuple[str, str], tmp_path: Path, command: Command) -> None:
     path = tmp_path / "deep" / "c.json"
-    assert cli.main(["compare", *folders, "--json", str(path), "--quiet", "--max-step-ms", "1"]) == 0
+    command.shown("compare", *folders, "--json", path, "--quiet", "--max-step-ms", 1)
     given = json.loads(path.read_text())
     assert (given["format"], given["change_us"], given["change_share"]) == ("gnnperf.comparison", 185.0, 1.0)
     assert given["by_op"][0] == {
@@ -238,13 +235,11 @@ def test_json_holds_every_part(folders: tuple[str, str], tmp_path: Path, capsys:
     }  # fmt: skip
     assert sum(part["change_us"] for part in given["by_phase"]) == 185.0
     assert (given["max_step_ms"], given["max_regression_percent"], given["exceeded"]) == (1.0, None, [])
-    capsys.readouterr()
-    assert cli.main(["compare", *folders, "--json", "-"]) == 0
-    assert json.loads(capsys.readouterr().out)["change_us"] == 185.0
+    assert json.loads(command.shown("compare", *folders, "--json", "-"))["change_us"] == 185.0
 
 
-def test_page_is_one_file_with_a_waterfall_each(folders: tuple[str, str], tmp_path: Path) -> None:
-    assert cli.main(["compare", *folders, "--html", str(tmp_path / "c.html"), "--quiet"]) == 0
+def test_page_is_one_file_with_a_waterfall_each(folders: tuple[str, str], tmp_path: Path, command: Command) -> None:
+    command.shown("compare", *folders, "--html", tmp_path / "c.html", "--quiet")
     page = (tmp_path / "c.html").read_text()
     assert page.count("<table") == 3
     assert "step makespan: 185 us -&gt; 370 us" in page
@@ -323,9 +318,8 @@ def test_names_are_neither_markup_nor_html(folders: tuple[str, str]) -> None:
     assert "<script>[bold]" not in comparison_page(result)
 
 
-def test_bad_input_is_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["compare", str(tmp_path / "no"), str(tmp_path / "no")]) == 2
-    assert "no such file or directory" in capsys.readouterr().err
+def test_bad_input_is_one_message(tmp_path: Path, command: Command) -> None:
+    assert "no such file or directory" in command.refused("compare", tmp_path / "no", tmp_path / "no")
 
 
 def test_throughput_of_both_sides_is_compared_and_missing_rates_are_left_out() -> None:

@@ -22,7 +22,6 @@ from gnnperf.predict.request import Mode, Request
 from gnnperf.report import write_report
 
 RUN = Path("datasets/cpu-gloo/dlrm_t4_r100k_d16_b1024_x2_lo/1")
-Tables = dict[str, pd.DataFrame]
 
 
 class Written:

@@ -9,11 +9,11 @@ import pandas as pd
 import pytest
 from round_device import DEVICE
 
-from gnnperf import cli
 from gnnperf.hardware import load_device
 from gnnperf.report import write_report
 from gnnperf.report.roofline.chart import HEIGHT, WIDTH, Axis, Chart, decades, number_text
 from gnnperf.report.roofline.points import MEASURED, PREDICTED, pictures_of
+from tests.command import Command
 from tests.predict.predictions import GEMM_1, toy_prediction
 
 
@@ -110,11 +110,8 @@ def _folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(out)
 
 
-def test_a_folder_is_drawn_measured_and_predicted(
-    folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(["roofline", folder, "--out", str(tmp_path / "r.csv")]) == 0
-    shown = capsys.readouterr().out
+def test_a_folder_is_drawn_measured_and_predicted(folder: str, tmp_path: Path, command: Command) -> None:
+    shown = command.shown("roofline", folder, "--out", tmp_path / "r.csv")
     assert "toy, step 0, mode analytic" in shown
     assert "peak 15.7 TFLOP/s" in shown
     table = pd.read_csv(tmp_path / "r.csv").set_index("latencies")
@@ -127,8 +124,8 @@ def test_a_folder_is_drawn_measured_and_predicted(
     assert set(table["bound"]) == {"compute"}
 
 
-def test_the_page_is_one_file_with_a_picture(folder: str, tmp_path: Path) -> None:
-    assert cli.main(["roofline", folder, "--out", str(tmp_path / "r.html")]) == 0
+def test_the_page_is_one_file_with_a_picture(folder: str, tmp_path: Path, command: Command) -> None:
+    command.shown("roofline", folder, "--out", tmp_path / "r.html")
     page = (tmp_path / "r.html").read_text()
     assert page.count("<svg") == 1
     assert page.count("<circle") == 2
@@ -146,22 +143,17 @@ def test_the_page_is_one_file_with_a_picture(folder: str, tmp_path: Path) -> Non
         (["roofline", "{folder}", "--out", "no/such/r.csv"], "no such folder"),
     ],
 )
-def test_bad_input_is_one_message(
-    folder: str, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main([word.format(folder=folder) for word in arguments]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert message in err
-    assert len(err.splitlines()) == 1
+def test_bad_input_is_one_message(folder: str, arguments: list[str], message: str, command: Command) -> None:
+    error = command.refused(*(word.format(folder=folder) for word in arguments))
+    assert message in error
+    assert len(error.splitlines()) == 1
 
 
-def test_a_folder_stands_on_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_stands_on_its_own(tmp_path: Path, command: Command) -> None:
     """A device that no catalog has: its numbers are in prediction.json."""
     mine = replace(load_device("v100_sxm2_32gb"), name="mine", aliases=(), flops_per_s={"float32": 20e12})
     write_report(toy_prediction(hardware="mine", device=mine, same_hardware=False), tmp_path / "out")
-    assert cli.main(["roofline", str(tmp_path / "out"), "--out", str(tmp_path / "r.csv")]) == 0
-    assert "peak 20 TFLOP/s" in capsys.readouterr().out
+    assert "peak 20 TFLOP/s" in command.shown("roofline", tmp_path / "out", "--out", tmp_path / "r.csv")
     assert list(pd.read_csv(tmp_path / "r.csv")["device"]) == ["mine", "v100_sxm2_32gb"]  # the latter by its name
 
 
@@ -170,12 +162,11 @@ def test_a_folder_stands_on_its_own(tmp_path: Path, capsys: pytest.CaptureFixtur
     [("{}", "key 'name' is missing"), ("[1]", "[1] are no numbers of a device. What to do: predict again")],
 )
 def test_numbers_that_cannot_be_used_are_one_message(
-    folder: str, numbers: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    folder: str, numbers: str, message: str, tmp_path: Path, command: Command
 ) -> None:
     copy = shutil.copytree(folder, tmp_path / "copy")
     file = Path(copy) / "prediction.json"
     file.write_text(file.read_text().replace('"hardware_numbers": null', f'"hardware_numbers": {numbers}', 1))
-    assert cli.main(["roofline", str(copy)]) == 2
-    error = capsys.readouterr().err
+    error = command.refused("roofline", copy)
     assert "prediction.json, key 'hardware_numbers'" in error and message in error
     assert len(error.splitlines()) == 1

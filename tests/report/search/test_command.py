@@ -1,14 +1,13 @@
 """`gnnperf search`: a table, JSON, a plan to go on with, one message for bad input."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from gnnperf import cli
 from gnnperf.generate import read_plan
+from tests.command import Command
 
 RAW: dict[str, Any] = {
     "name": "mine",
@@ -28,13 +27,12 @@ def plan(tmp_path: Path) -> Path:
     return path
 
 
-def search(plan: Path | str, *more: str, devices: str = "2") -> int:
-    return cli.main(["search", str(plan), "--gpu", "a100_sxm_80gb", "--devices", devices, *more])
+def search(plan: Path | str, *more: object, devices: str = "2") -> tuple[object, ...]:
+    return ("search", plan, "--gpu", "a100_sxm_80gb", "--devices", devices, *more)
 
 
-def test_a_table_for_a_reader(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert search(plan, "--top", "3") == 0
-    shown = capsys.readouterr().out
+def test_a_table_for_a_reader(plan: Path, command: Command) -> None:
+    shown = command.shown(*search(plan, "--top", 3))
     assert "mine on 2 x a100_sxm_80gb (cluster dgx_a100), global batch 4 x 128 tokens" in shown
     for text in ("why the others lose:", "best of 200 random", "as the file has it", "Proven:", "GPU-h/step"):
         assert text in shown
@@ -42,11 +40,10 @@ def test_a_table_for_a_reader(plan: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_json_holds_every_judged_plan_its_price_and_the_written_one(
-    plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    plan: Path, tmp_path: Path, command: Command
 ) -> None:
     out = tmp_path / "best.yaml"
-    assert search(plan, "--json", "--price", "3.6", "--by", "cost", "--out", str(out), devices="1,2") == 0
-    result = json.loads(capsys.readouterr().out)
+    result = command.document(*search(plan, "--price", 3.6, "--by", "cost", "--out", out, devices="1,2"))
     assert (result["proven"], result["gap"], result["devices"]) == (True, 0.0, [1, 2])
     best, plans = result["plans"][0], result["plans"]
     costs = [one["gpu_hours_per_step"] for one in plans]
@@ -78,19 +75,13 @@ def test_json_holds_every_judged_plan_its_price_and_the_written_one(
         (["--data-parallel", "2"], "--data-parallel"),
     ],
 )
-def test_bad_input_is_one_message(
-    plan: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert search(plan, *arguments) == 2
-    error = capsys.readouterr().err
-    assert message in error and "Traceback" not in error
+def test_bad_input_is_one_message(plan: Path, arguments: list[str], message: str, command: Command) -> None:
+    assert message in command.refused(*search(plan, *arguments))
 
 
-def test_a_plan_without_layers_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert search("dlrm_criteo") == 2
-    assert "gnnperf shard" in capsys.readouterr().err
+def test_a_plan_without_layers_is_refused(command: Command) -> None:
+    assert "gnnperf shard" in command.refused(*search("dlrm_criteo"))
 
 
-def test_a_plan_of_another_number_of_devices_is_no_baseline(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert search(plan, "--json", devices="1") == 0
-    assert "as the file has it" not in json.loads(capsys.readouterr().out)["baselines"]
+def test_a_plan_of_another_number_of_devices_is_no_baseline(plan: Path, command: Command) -> None:
+    assert "as the file has it" not in command.document(*search(plan, devices="1"))["baselines"]

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from gnnperf import cli
+from tests.command import Command
 
 TRACE = "datasets/cpu-gloo/gpt_l1_w128_s64_b8_x2_lo/1"
 
 
-def search(*more: str, devices: str = "8", batches: str = "1") -> int:
-    return cli.main(["search", TRACE, "--devices", devices, "--batches", batches, *more])
+def search(*more: str, devices: str = "8", batches: str = "1") -> tuple[str, ...]:
+    return ("search", TRACE, "--devices", devices, "--batches", batches, *more)
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +22,7 @@ def result() -> dict[str, Any]:
     """Of two and eight ranks, with the batch as recorded and twice as large."""
     shown = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     with contextlib.redirect_stdout(shown):
-        assert search("--json", "--price", "2", devices="2,8", batches="1,2") == 0
+        assert cli.main(search("--json", "--price", "2", devices="2,8", batches="1,2")) == 0
     shown.seek(0)
     return dict(json.load(shown))
 
@@ -40,30 +41,25 @@ def test_settings_by_the_time_of_a_sample(result: dict[str, Any]) -> None:
     assert same["on_front"] and twice["peak_bytes"] > same["peak_bytes"] == eight["peak_bytes"]
 
 
-def test_a_table_says_what_does_not_fit(result: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_says_what_does_not_fit(result: dict[str, Any], command: Command) -> None:
     small, _, _, large = sorted(row["peak_bytes"] for row in result["settings"])
     limit = f"{(small + large) / 2 / 2**20:.3f}MiB"
-    assert search("--memory", limit, "--reserve", "0", "--by", "cost", batches="1,2") == 0
-    shown = capsys.readouterr().out
+    shown = command.shown(*search("--memory", limit, "--reserve", "0", "--by", "cost", batches="1,2"))
     assert "2 settings, of which 1 need more memory" in shown and shown.count("too large") == 1
     assert "from 2 recorded ranks" in shown and "taken for granted" in shown
-    assert search("--memory", "1MiB") == 2
-    assert "no setting fits" in capsys.readouterr().err
+    assert "no setting fits" in command.refused(*search("--memory", "1MiB"))
 
 
-def test_layers_over_tensor_parallel_ranks(capsys: pytest.CaptureFixture[str]) -> None:
-    assert search("--json", "--tensor", "2,3", devices="4") == 0
-    shown = json.loads(capsys.readouterr().out)
+def test_layers_over_tensor_parallel_ranks(command: Command) -> None:
+    shown = command.document(*search("--tensor", "2,3", devices="4"))
     (row,) = shown["settings"]
     assert (row["devices"], row["tensor"], row["peak_bytes"]) == (4, 2, None)
     assert row["samples_per_s"] == pytest.approx(2 * 8 / row["step_us"] * 1e6)  # of two groups of two ranks
     assert list(shown["refused"]) == ["4 devices, tensor 3, batch x 1"]
 
 
-def test_what_cannot_be_predicted_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    assert search(batches="1,0.3") == 0
-    assert "not predicted: 8 devices, batch x 0.3" in capsys.readouterr().out
+def test_what_cannot_be_predicted_is_named(command: Command) -> None:
+    assert "not predicted: 8 devices, batch x 0.3" in command.shown(*search(batches="1,0.3"))
     for batches, more, message in (("none", (), "numbers above 0"), ("1", ("--out", "best.yaml"), "no plan to write"),
                                    ("0.3", (), "batch")):  # fmt: skip
-        assert search(*more, batches=batches) == 2
-        assert message in capsys.readouterr().err
+        assert message in command.refused(*search(*more, batches=batches))

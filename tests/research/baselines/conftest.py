@@ -1,15 +1,7 @@
-"""The synthetic data set, prepared once per module."""
-
 import pytest
-from synthetic import toy_data
 
 from gnnperf.gnn.data.prepare import PreparedData
 from tests.research.baselines.made_data import twice_recorded
-
-
-@pytest.fixture(scope="module")
-def data() -> PreparedData:
-    return toy_data()
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@ import numpy as np
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from toys import edges_of
 
 from gnnperf.core.schema import NUM_TEXT_FEATURES, Relation
 from gnnperf.gnn.data.numbers import WORK_NAMES
@@ -26,9 +27,7 @@ def test_edges_join_the_nodes_of_the_graph(data: PreparedData) -> None:
     step = data.steps["train"][0]
     rows = np.concatenate([step.data[t].node_id.numpy() for t in WORK])  # joint row -> row of the node table
     ours = {tuple(rows[pair]) for pair in edges(step.data, Side(str(Relation.JOINS), False)).T}
-    table = step.graph.edges
-    theirs = table.loc[table["relation"] == Relation.JOINS, ["src", "dst"]].itertuples(index=False, name=None)
-    assert ours == set(theirs)
+    assert ours == edges_of(step.graph, Relation.JOINS)
     assert len(ours) == 2
 
 

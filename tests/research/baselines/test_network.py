@@ -2,7 +2,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from synthetic import toy_data
 
 from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.data.step_time import step_time_us
@@ -61,9 +60,9 @@ class Counted:
         return self.predictor.predict(graph, cluster)
 
 
-def test_a_prediction_is_the_predictors_and_requested_for_once() -> None:
+def test_a_prediction_is_the_predictors_and_requested_for_once(data: PreparedData) -> None:
     counted = Counted(GnnPredictor(doubling()))
-    estimate, (step,) = PredictorAnswer(counted), toy_data().steps["test"]
+    estimate, (step,) = PredictorAnswer(counted), data.steps["test"]
     latency_us, step_us = estimate.latency_us(step), estimate.step_us(step)
     assert counted.requested == 1
     sentences = counted.predictor.predict(step.graph, step.cluster)
@@ -73,9 +72,9 @@ def test_a_prediction_is_the_predictors_and_requested_for_once() -> None:
     assert counted.requested == 2
 
 
-def test_two_rows_of_a_checkpoint() -> None:
+def test_two_rows_of_a_checkpoint(data: PreparedData) -> None:
     """The network answers from prepared data what it answers from the graph; the hybrid is what blends."""
-    checkpoint, (step,) = doubling(), toy_data().steps["test"]
+    checkpoint, (step,) = doubling(), data.steps["test"]
     checkpoint = replace(checkpoint, provenance={"training": {"seed": 4}}, sha256="abc")
     fits = fits_of(checkpoint, checkpoint.network(), "small", 2.0)
     assert [(row, fit.seed, fit.given, fit.fit_s) for row, fit in fits.items()] == [

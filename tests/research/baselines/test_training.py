@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from synthetic import toy_data
 
 from gnnperf.gnn.data.prepare import DataConfig, PreparedData
 from gnnperf.gnn.training.config import LearnerConfig, LearnerKind
@@ -19,7 +18,7 @@ from research.baselines.trees import TREE_SETTINGS, Own
 from research.baselines.whole_steps import SameStep
 from research.evaluation.records import read_records
 from research.evaluation.row_errors import REPEAT
-from tests.research.baselines.made_data import Scaled, twice_recorded
+from tests.research.baselines.made_data import Scaled
 
 
 def test_rows_and_records(repeated_data: PreparedData, tmp_path: Path) -> None:
@@ -72,29 +71,24 @@ def test_data_that_are_reported_something_else_are_another_variant() -> None:
     assert variant_of(DataConfig(bucket_bytes=7e4)) == "bucket_bytes=70000.0"
 
 
-@pytest.fixture(scope="module")
-def split(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
-    return twice_recorded(tmp_path_factory.mktemp("cache"))
-
-
 def fits(path: Path) -> int:
     return len(path.read_text().splitlines()) if path.is_file() else 0
 
 
-def test_a_table_goes_on_record_by_record(tmp_path: Path, split: PreparedData) -> None:
+def test_a_table_goes_on_record_by_record(tmp_path: Path, repeated_data: PreparedData) -> None:
     counted = tmp_path / "fits"
     learner, places = Scaled(1.2, counted), [Place(tmp_path, "scaled", seed) for seed in (0, 1)]
-    assert ensure_record(places[0], learner, split)
+    assert ensure_record(places[0], learner, repeated_data)
     assert fits(counted) == 1  # killed here
-    assert [ensure_record(place, learner, split) for place in places] == [False, True]
+    assert [ensure_record(place, learner, repeated_data) for place in places] == [False, True]
     assert fits(counted) == 2
     assert [record.origin.seed for record in read_records(tmp_path)] == [0, 1]
 
 
-def test_a_record_of_other_data_or_another_learner_is_made_anew(tmp_path: Path, split: PreparedData) -> None:
+def test_a_record_of_other_data_or_another_learner_is_made_anew(tmp_path: Path, repeated_data: PreparedData) -> None:
     counted, place = tmp_path / "fits", Place(tmp_path, "scaled", None)
-    ensure_record(place, Scaled(1.2, counted), split)
-    other = replace(split, fingerprint="of other inputs")
+    ensure_record(place, Scaled(1.2, counted), repeated_data)
+    other = replace(repeated_data, fingerprint="of other inputs")
     assert ensure_record(place, Scaled(1.2, counted), other)
     assert read_records(tmp_path)[0].origin.data == "of other inputs"
     assert ensure_record(place, Scaled(1.3, counted), other)
@@ -117,9 +111,8 @@ def test_a_setting_takes_the_place_of_the_one_by_hand() -> None:
     assert isinstance(trees.settings["num_leaves"], int)  # LightGBM refuses 63.0
 
 
-def test_fits() -> None:
+def test_fits(data: PreparedData) -> None:
     """A fit carries the row's name, its seed and what was given; where nothing is learned there is none."""
-    data = toy_data()
     assert requested_fits(LearnerConfig(LearnerKind.trivial), "none", data, 3) == {}
     requested = LearnerConfig(LearnerKind.trees, {"num_leaves": 4})
     result = requested_fits(requested, "small", data, 3)

@@ -12,11 +12,11 @@ from docs.made.leaderboard import COLUMNS, FILE, PAGE, page
 from gnnperf import datasets
 from gnnperf.analytic.device_evidence import shipped_evidence
 from gnnperf.core import InputError
+from gnnperf.gnn.data.prepare import PreparedData
 from research.baselines.rows import TRIVIAL
 from research.benchmarks import _results, leaderboard, summary
 from research.benchmarks._results import FOLDER, STATEMENTS, Result, read_result, row, save_result, start_saving
 from research.benchmarks.device_evidence import cpu_evidence, gpu_evidence
-from tests.predict.doubled import toy_data
 
 RESULT = Result((0.5, 7.0), (0.4, 0.6), "abc", "2026-11-25", "command")
 
@@ -72,9 +72,8 @@ def test_the_page_is_what_the_saved_results_give() -> None:
 
 
 def test_rows_are_evaluated_by_the_fixed_metrics(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    data: PreparedData, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    data = toy_data()
     for module in (datasets, leaderboard):
         monkeypatch.setattr(module, "prepared", lambda *_: data)
     monkeypatch.setattr(

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from traces import mark, op, run_of, trace
 
-from gnnperf.cli import main
 from gnnperf.gnn.data.recordings import Recording
 from gnnperf.graph import ProfilerCost
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.trace.storage import write_run
 from research.evaluation.loading import machine_costs, without_profiler_cost
+from tests.command import Command
 from tests.gnn.data.data_sets import write_card
 from tests.whatif.loops import loop
 
@@ -39,34 +39,29 @@ def data_set(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_interventions(data_set: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["interventions", str(data_set), "--json", str(tmp_path / "out" / "found.json")]) == 0
-    assert "sleep" in capsys.readouterr().out
-    result = json.loads((tmp_path / "out" / "found.json").read_text())
+def test_interventions(data_set: Path, tmp_path: Path, command: Command) -> None:
+    path = tmp_path / "out" / "found.json"
+    assert "sleep" in command.shown("interventions", data_set, "--json", path)
+    result = json.loads(path.read_text())
     assert [t["predicted_us"] for t in result["trials"]] == pytest.approx([30.0, 30.0, -30.0, -30.0])
     assert [t["measured_us"] for t in result["trials"]] == pytest.approx([30.0, 30.0, -30.0, -30.0])
     assert result["summary"][0]["sign_right"] == 1.0
     assert result["left_out"] == []
 
 
-def test_noise_floor(data_set: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["noise-floor", str(data_set), "--json"]) == 0
-    printed = capsys.readouterr()
-    assert "step unprofiled" in printed.err
-    assert "Across machines: unknown" in printed.err
-    result = json.loads(printed.out)
+def test_noise_floor(data_set: Path, command: Command) -> None:
+    shown, tables = command.ended(0, "noise-floor", data_set, "--json")
+    assert "step unprofiled" in tables
+    assert "Across machines: unknown" in tables
+    result = json.loads(shown)
     assert {row["median"] for row in result["steps"]} == {0.0}
     assert any(row["group"] == "compute" for row in result["nodes"])
 
 
-@pytest.mark.parametrize("command", ["interventions", "noise-floor"])
-def test_bad_input_is_one_message_and_exit_code_2(
-    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([command, str(tmp_path / "nowhere")]) == 2
-    assert "is no folder" in capsys.readouterr().err
-    assert main([command, str(tmp_path)]) == 2
-    assert capsys.readouterr().err.startswith("gnnperf: ")
+@pytest.mark.parametrize("name", ["interventions", "noise-floor"])
+def test_bad_input_is_one_message_and_exit_code_2(name: str, tmp_path: Path, command: Command) -> None:
+    assert "is no folder" in command.refused(name, tmp_path / "nowhere")
+    assert command.refused(name, tmp_path).startswith("gnnperf: ")
 
 
 # From a recording to its graph.

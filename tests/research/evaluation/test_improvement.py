@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnperf.cli import main
 from research.evaluation.improvement import Improvement, Verdict, improvement, share_better
 from research.evaluation.run_sums import RunSums
+from tests.command import Command
 from tests.research.evaluation.made_records import folder_of, made
 
 RUNS = ("a", "b", "c")
@@ -122,9 +122,8 @@ def folder(tmp_path: Path) -> Path:
     )  # fmt: skip
 
 
-def test_all_rows_with_verdicts(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["improvement", str(folder), "--of", "gnn", "--json", str(tmp_path / "out" / "found.json")]) == 0
-    sentences = capsys.readouterr().out
+def test_all_rows_with_verdicts(folder: Path, tmp_path: Path, command: Command) -> None:
+    sentences = command.shown("improvement", folder, "--of", "gnn", "--json", tmp_path / "out" / "found.json")
     assert "over analytic, node GMAE: P >= 0.75 on 1 of 2 splits; lost: link" in sentences
     assert "over pooled, step geomean: P >= 0.75 on 1 of 1 splits; lost: none" in sentences
     result = json.loads((tmp_path / "out" / "found.json").read_text())
@@ -136,7 +135,7 @@ def test_all_rows_with_verdicts(folder: Path, tmp_path: Path, capsys: pytest.Cap
     assert (won["seeds"], won["seeds_over"], won["runs"]) == (2, 1, 3)
     assert won["error"] == pytest.approx((0.1 * 0.2 * 0.4) ** (1 / 3))
     assert by_key["analytic", "link", "node GMAE"]["verdict"] == "lost beyond noise"
-    assert main(["improvement", str(folder), "--of", "gnn", "--programs", "--json", str(tmp_path / "p.json")]) == 0
+    command.shown("improvement", folder, "--of", "gnn", "--programs", "--json", tmp_path / "p.json")
     drawn = json.loads((tmp_path / "p.json").read_text())["comparisons"]
     assert {r["runs"] for r in drawn} == {2}  # two of the three runs are of one program
     assert [r["error"] for r in drawn] == pytest.approx([r["error"] for r in result["comparisons"]])

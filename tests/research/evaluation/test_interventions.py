@@ -11,6 +11,7 @@ from pandas.testing import assert_frame_equal
 
 from gnnperf.gnn.data.recordings import Recording, Repeats
 from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.whatif import Block, apply
 from research.evaluation.interventions import Trial, evaluate_pairs, relative_noise, summarize_trials
 from research.evaluation.op_copies import OpSelector
 from research.evaluation.pairs import Change, Pair, Way, edits, read_pairs
@@ -92,10 +93,8 @@ def way(*, forward: bool) -> Way:
 def test_a_repeated_op_both_ways(kind: Change, named: dict[str, object]) -> None:
     pair = Pair(kind, "a", "b", {"op": "aten::mm", "times": 3, "rank": None, **named})
     for forward, expected in ((True, 101.0), (False, 63.0)):
-        graph = way(forward=forward).graph
-        for edit in edits(pair, way(forward=forward)):
-            graph = edit(graph).graph
-        assert step_times_us(graph) == pytest.approx([expected, expected])
+        edited = apply(way(forward=forward).graph, edits(pair, way(forward=forward)))
+        assert step_times_us(edited.graph) == pytest.approx([expected, expected])
 
 
 def test_a_slower_rank_may_also_have_other_shapes() -> None:
@@ -105,15 +104,11 @@ def test_a_slower_rank_may_also_have_other_shapes() -> None:
 
 
 def test_blocking_both_ways() -> None:
-    from gnnperf.whatif import Block
-
     plain, blocked = loop(), Block()(loop(transfer_us=40.0)).graph
     pair = Pair(Change.BLOCKING, "a", "b", {"blocking": True})
     for source, target, expected in ((plain, blocked, 95.0), (blocked, plain, 63.0)):
-        graph = source
-        for edit in edits(pair, Way(source, target, source is plain)):
-            graph = edit(graph).graph
-        assert step_times_us(graph) == pytest.approx([expected, expected])
+        edited = apply(source, edits(pair, Way(source, target, source is plain)))
+        assert step_times_us(edited.graph) == pytest.approx([expected, expected])
 
 
 def test_pairs_are_read(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """A plan of two runs, one of which breaks: recorded, resumed, built. And probes and calibration, without recording."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

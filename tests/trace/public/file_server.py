@@ -9,19 +9,12 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Site:
-    """What the server holds, how it misbehaves, and what it was requested.
+    """What the server holds, how it misbehaves, and what it was requested."""
 
-    Attributes:
-        files: path -> bytes.
-        statuses: answered first, one per request, before files are served.
-        cut_after: the first answer ends after this many bytes, although more were announced.
-        requested: path of every request.
-    """
-
-    files: dict[str, bytes]
-    statuses: list[int] = field(default_factory=list)
-    cut_after: int | None = None
-    requested: list[str] = field(default_factory=list)
+    files: dict[str, bytes]  # path -> bytes
+    statuses: list[int] = field(default_factory=list)  # answered first, one per request, before files are served
+    cut_after: int | None = None  # the first answer ends after this many bytes, although more were announced
+    requested: list[str] = field(default_factory=list)  # path of every request
     url: str = ""
 
 

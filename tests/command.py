@@ -1,0 +1,44 @@
+"""`gnnperf` as tests call it: in this process, with what it prints."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from gnnperf import cli
+
+
+@dataclass(frozen=True)
+class Command:
+    """The command line; words may be paths or numbers."""
+
+    capture: pytest.CaptureFixture[str]
+
+    def ended(self, code: int, *words: object) -> tuple[str, str]:
+        """Standard output and error of a call with this exit code."""
+        self.capture.readouterr()
+        assert cli.main([*map(str, words)]) == code, self.capture.readouterr().err
+        return self.capture.readouterr()
+
+    def shown(self, *words: object) -> str:
+        """Standard output of a call that succeeds."""
+        return self.ended(0, *words)[0]
+
+    def document(self, *words: object) -> Any:
+        """What a call with --json prints."""
+        return json.loads(self.shown(*words, "--json"))
+
+    def refused(self, *words: object) -> str:
+        """The message of a call with exit code 2, which prints nothing else and has no traceback."""
+        shown, message = self.ended(2, *words)
+        assert shown == "" and "Traceback" not in message
+        return message
+
+    def refused_by(self, script: Callable[..., object], *arguments: object) -> str:
+        """The message of a script that exits with code 2."""
+        with pytest.raises(SystemExit) as exit_info:
+            script(*arguments)
+        assert exit_info.value.code == 2
+        return self.capture.readouterr().err
