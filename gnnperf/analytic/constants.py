@@ -24,33 +24,21 @@ KEYS = {"segment_us": SEGMENTS, "lag_us": DEVICE_KINDS, "graph_launch_us": GRAPH
 
 @dataclass(frozen=True)
 class AnalyticConstants:
-    """Constants of the analytical model.
+    """Constants of the analytical model."""
 
-    Attributes:
-        host_overhead_us: (segment, op name) -> own host time of one such node.
-        segment_us: segment -> host time of a node whose op is not in `host_overhead_us`.
-        lag_us: device kind -> lag class -> delay along an edge of that class.
-        graph_launch_us: of a call that launches a graph, "call", and of each "kernel" under it.
-        collective_floor_us: device kind -> start-up of one collective, next to its hops.
-        copy_floor_us: device kind -> start-up of one copy or memset, next to the link's latency.
-        pageable_share: bandwidth of a copy from or to pageable host memory, relative to pinned.
-        device_kind: kind of the devices whose runs these numbers hold for; "" any.
-        roofline_power: p of the soft maximum (compute^p + memory^p)^(1/p); large p is the hard roofline.
-        op_prices: what ops cost on a CPU; None: the roofline there, too.
-        provenance: where the numbers come from.
-    """
-
+    # (segment, op name) -> own host time of one such node; segment -> that of a node whose op is not among these
     host_overhead_us: dict[tuple[str, str], NotNegative] = field(default_factory=dict)
     segment_us: dict[str, NotNegative] = field(default_factory=dict)
-    lag_us: dict[str, dict[str, NotNegative]] = field(default_factory=dict)
-    graph_launch_us: dict[str, NotNegative] = field(default_factory=dict)
+    lag_us: dict[str, dict[str, NotNegative]] = field(default_factory=dict)  # device kind -> lag class -> delay
+    graph_launch_us: dict[str, NotNegative] = field(default_factory=dict)  # of a "call", and of each "kernel" under it
+    # device kind -> start-up of one collective, next to its hops; of one copy or memset, next to the link's latency
     collective_floor_us: dict[str, NotNegative] = field(default_factory=dict)
     copy_floor_us: dict[str, NotNegative] = field(default_factory=dict)
-    pageable_share: Annotated[float, Meta(gt=1e-6, le=1e12)] = 0.5
-    roofline_power: Annotated[float, Meta(gt=1.0, le=1e12)] = 4.0
-    op_prices: OpCoefficients | None = None
-    device_kind: str = ""
-    provenance: str = ""
+    pageable_share: Annotated[float, Meta(gt=1e-6, le=1e12)] = 0.5  # bandwidth of copies, relative to pinned memory
+    roofline_power: Annotated[float, Meta(gt=1.0, le=1e12)] = 4.0  # p of (compute^p + memory^p)^(1/p); large: hard
+    op_prices: OpCoefficients | None = None  # what ops cost on a CPU; None: the roofline there, too
+    device_kind: str = ""  # of the devices that these numbers hold for; "": any
+    provenance: str = ""  # where the numbers come from
 
     def __post_init__(self) -> None:
         require(self.device_kind in ("", *DEVICE_KINDS), "device_kind", self.device_kind, ", ".join(DEVICE_KINDS))

@@ -44,11 +44,11 @@ def host_run(campaign: str, graph: ExecutionGraph) -> HostRun:
 
 def fit_host_runs(runs: Sequence[HostRun], base: AnalyticConstants) -> AnalyticConstants:
     """`base` with the host overheads of these runs, each a geometric mean over runs."""
-    cells = pd.concat([run.ops.assign(run=number) for number, run in enumerate(runs)], ignore_index=True)
-    op = cells.groupby(["segment", "key"]).ngroup().to_numpy()  # [num_cells]
-    names = cells[["segment", "key"]].assign(op=op).drop_duplicates().set_index("op").sort_index()  # [num_ops]
-    run, num_nodes = cells["run"].to_numpy(), cells["num_nodes"].to_numpy()  # [num_cells] each
-    log_us, weight = np.log(cells["us"].to_numpy()), np.minimum(num_nodes, FULL_NODES) / FULL_NODES
+    means = pd.concat([run.ops.assign(run=number) for number, run in enumerate(runs)], ignore_index=True)
+    op = means.groupby(["segment", "key"]).ngroup().to_numpy()  # [num_means]
+    names = means[["segment", "key"]].assign(op=op).drop_duplicates().set_index("op").sort_index()  # [num_ops]
+    run, num_nodes = means["run"].to_numpy(), means["num_nodes"].to_numpy()  # [num_means] each
+    log_us, weight = np.log(means["us"].to_numpy()), np.minimum(num_nodes, FULL_NODES) / FULL_NODES
     segment, _ = pd.factorize(names["segment"])  # [num_ops]
     runs_of_op = np.bincount(op, weight)  # [num_ops]
     runs_of_segment = np.bincount(segment, runs_of_op)

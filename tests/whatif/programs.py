@@ -12,11 +12,14 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from math import prod
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from toys import make_graph
 
 from gnnperf.core.schema import NodeType, Relation, Segment
+from gnnperf.graph import load_graph
 from gnnperf.graph.cost import op_cost
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
 from gnnperf.graph.tables import EdgeList, concat_tables
@@ -170,3 +173,12 @@ def compute(name: str, phase: str, dims: list[object], *, causal: int | None = N
 
 def text(dims: object) -> str:
     return json.dumps(dims, separators=(",", ":"))
+
+
+def recorded(run: str) -> ExecutionGraph:
+    """A step of a run of datasets/cpu-gloo."""
+    return load_graph(Path("datasets/cpu-gloo") / run).step(1).for_predictors()
+
+
+def transfers(graph: ExecutionGraph) -> pd.DataFrame:
+    return graph.nodes[(graph.nodes["node_type"] == "collective").to_numpy()]

@@ -13,7 +13,6 @@ import pytest
 from gnnperf.core.errors import InputError
 from gnnperf.generate import Shape
 from gnnperf.generate.transformer.build import build_plan
-from gnnperf.graph import load_graph
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.schedule import timed_edges
 from gnnperf.whatif.added_sums import templates
@@ -22,27 +21,20 @@ from gnnperf.whatif.edit import Edited, apply
 from gnnperf.whatif.tensor_parallel import Role, TensorParallel, _Divide, _Layers
 from gnnperf.whatif.world_size import WorldSize
 from tests.generate.transformer.plans import small
+from tests.whatif.programs import recorded, transfers
 
 RUNS = Path("datasets/cpu-gloo")
 PRODUCTS = ("aten::addmm", "aten::mm", "aten::_scaled_dot_product_flash_attention_for_cpu", "aten::gelu")
 
 
-def _recorded(run: str) -> ExecutionGraph:
-    return load_graph(RUNS / run).step(1).for_predictors()
-
-
 @pytest.fixture(scope="module")
 def before() -> ExecutionGraph:
-    return _recorded("gpt_l2_w256_s64_b4_x2_lo/1")
+    return recorded("gpt_l2_w256_s64_b4_x2_lo/1")
 
 
 @pytest.fixture(scope="module")
 def edited(before: ExecutionGraph) -> Edited:
     return TensorParallel(2)(before)
-
-
-def _transfers(graph: ExecutionGraph) -> pd.DataFrame:
-    return graph.nodes[(graph.nodes["node_type"] == "collective").to_numpy()]
 
 
 def _calls(graph: ExecutionGraph) -> Counter[tuple[str, str, str]]:
@@ -51,11 +43,11 @@ def _calls(graph: ExecutionGraph) -> Counter[tuple[str, str, str]]:
 
 
 def test_calls_and_sums_are_those_of_the_recorded_run_with_tensor_parallelism(edited: Edited) -> None:
-    wanted = _recorded("gpt_l2_w256_s64_b4_tp_x2_lo/1")
+    wanted = recorded("gpt_l2_w256_s64_b4_tp_x2_lo/1")
     assert _calls(edited.graph) == _calls(wanted)
-    sums = _transfers(edited.graph)[edited.touched[-len(_transfers(edited.graph)) :]]
+    sums = transfers(edited.graph)[edited.touched[-len(transfers(edited.graph)) :]]
     layers = sums[sums["group_stride"] == 1]
-    theirs = _transfers(wanted)
+    theirs = transfers(wanted)
     assert sorted(layers["message_bytes"]) == sorted([*theirs["message_bytes"]] * 2)  # of each of two groups
     assert Counter(layers["phase"].astype(str)) == {"forward": 8, "backward": 8}
 
@@ -64,15 +56,15 @@ def test_replicas_are_apart_and_sum_their_part_of_the_gradients(before: Executio
     """Of 2 layers x 12 x 256^2 + 2 x 7 x 256 weights and 2 x 1000 x 256 + 64 x 256 + 512 others, 12 x 256^2 + ..."""
     graph = edited.graph
     assert (graph.ranks, graph.stands_for, graph.world_size) == ((0, 2), (2, 2), 4)
-    own = _transfers(graph)[(_transfers(graph)["group_stride"] == 2).to_numpy()]
+    own = transfers(graph)[(transfers(graph)["group_stride"] == 2).to_numpy()]
     assert set(own["group_size"]) == {2} and set(own["group_first"]) == {0}
     layers, biases, norms = 2 * 12 * 256**2, 2 * 7 * 256, (2 * 2 + 1) * 2 * 256
     others = 2 * 1000 * 256 + 64 * 256 + norms
     share = ((layers + biases) / 2 + others) / (layers + biases + others)
-    assert own["message_bytes"].sum() == pytest.approx(share * _transfers(before)["message_bytes"].sum())
+    assert own["message_bytes"].sum() == pytest.approx(share * transfers(before)["message_bytes"].sum())
     assert len(timed_edges(graph).order) == graph.num_nodes
     one = apply(before, [TensorParallel(2), WorldSize(2)]).graph
-    assert one.world_size == 2 and set(_transfers(one)["group_size"]) == {1, 2}
+    assert one.world_size == 2 and set(transfers(one)["group_size"]) == {1, 2}
 
 
 def test_a_plan_is_divided_as_the_plan_of_so_many_ranks_has_it() -> None:
@@ -83,7 +75,7 @@ def test_a_plan_is_divided_as_the_plan_of_so_many_ranks_has_it() -> None:
     ]
     both = [Counter(nodes["input_dims"].astype(str).str.replace(" ", "")) for nodes in products]
     assert sum((both[0] & both[1]).values()) / sum(both[1].values()) > 0.9  # all but the logits, whole on every rank
-    layers = [t[(t["group_stride"] == 1) & (t["group_size"] == 2)] for t in map(_transfers, (result, wanted))]
+    layers = [t[(t["group_stride"] == 1) & (t["group_size"] == 2)] for t in map(transfers, (result, wanted))]
     sizes = [Counter(own["message_bytes"]) for own in layers]
     assert not sizes[0] - sizes[1]
     assert sum(sizes[0].values()) == 4 * 4 * 2 * 3  # layers, micro-batches; halves forward, again and backward
@@ -96,7 +88,7 @@ def test_a_flat_buffer_of_all_gradients_is_divided_by_its_part_in_layers() -> No
     """
     result, wanted = TensorParallel(2)(build_plan(small(1, 1, 8))).graph, build_plan(small(2, 1, 8))
     elements = 3_454_464 - 4 * (12 * 256**2 + 3 * 256) // 2
-    own, theirs = ({*t["message_bytes"][t["group_size"] == 8]} for t in map(_transfers, (result, wanted)))
+    own, theirs = ({*t["message_bytes"][t["group_size"] == 8]} for t in map(transfers, (result, wanted)))
     assert own == {2.0 * elements} and theirs == {3_493_888.0} == {2.0 * (elements - 1024 * 256 // 2 - 4 * 1024 // 2)}
     updates = result.nodes[result.nodes["op_name"].astype(str).eq("aten::_fused_adam_")]["input_dims"].dropna()
     assert all(dims.count(str(elements)) == 4 for dims in updates.astype(str))
@@ -114,7 +106,7 @@ def test_only_gradients_are_divided(before: ExecutionGraph, edited: Edited) -> N
     nodes = before.nodes.assign(collective=pd.Categorical(kinds), message_bytes=sizes.mask(sizes == 1_091_584.0, 4.0))
     result, whole = (
         {*t["message_bytes"][t["group_stride"] == 2]}
-        for t in (_transfers(TensorParallel(2)(replace(before, nodes=nodes)).graph), _transfers(edited.graph))
+        for t in (transfers(TensorParallel(2)(replace(before, nodes=nodes)).graph), transfers(edited.graph))
     )
     assert {4.0, 2_074_624.0} < result and len(result - whole) == 2
 
@@ -153,11 +145,11 @@ def test_factors_that_no_longer_match_are_refused() -> None:
 
 def test_a_run_on_one_gpu_gets_sums_that_nothing_measured() -> None:
     """4 layers of 12 x 1024^2 weights are divided, the logits' 32,000 x 1024 are not; attention is a few percent."""
-    graph = _recorded("../h200/gpt_l4_w1024_s1024_b8_v32k_bfloat16_x1_lo/1")
+    graph = recorded("../h200/gpt_l4_w1024_s1024_b8_v32k_bfloat16_x1_lo/1")
     edited = TensorParallel(2)(graph)
     flops = [np.nansum(one.nodes["flops"][one.nodes["node_type"] == "compute"]) for one in (edited.graph, graph)]
     assert flops[0] / flops[1] == pytest.approx((2 * 12 * 1024 + 32000) / (4 * 12 * 1024 + 32000), rel=0.03)
-    sums = _transfers(edited.graph)
+    sums = transfers(edited.graph)
     assert len(sums) == 4 * 2 * 2 and set(sums["message_bytes"]) == {2.0 * 8 * 1024 * 1024}
     assert sums["latency_us"].isna().all() and edited.graph.world_size == 2
 
@@ -173,7 +165,7 @@ def test_a_run_on_one_gpu_gets_sums_that_nothing_measured() -> None:
 )
 def test_what_is_refused(run: str, ranks: int, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        TensorParallel(ranks)(_recorded(run))
+        TensorParallel(ranks)(recorded(run))
 
 
 def test_one_rank_changes_nothing(before: ExecutionGraph) -> None:

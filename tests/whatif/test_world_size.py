@@ -11,7 +11,7 @@ import pytest
 
 from gnnperf.core.errors import InputError
 from gnnperf.generate.transformer.build import build_plan
-from gnnperf.graph import build_graph, load_graph
+from gnnperf.graph import build_graph
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.schedule import schedule, timed_edges
 from gnnperf.trace import read_run
@@ -19,17 +19,10 @@ from gnnperf.whatif.edit import apply
 from gnnperf.whatif.world_size import WorldSize
 from tests.generate.folding.graphs import Item, Meeting, Work, grid, latencies_us
 from tests.generate.transformer.plans import small, step_us
+from tests.whatif.programs import recorded, transfers
 
 RUNS = Path("datasets/cpu-gloo")
 PLACE = ["collective", "group_size", "group_first", "group_stride", "message_bytes"]
-
-
-def _transfers(graph: ExecutionGraph) -> pd.DataFrame:
-    return graph.nodes[(graph.nodes["node_type"] == "collective").to_numpy()]
-
-
-def _recorded(run: str) -> ExecutionGraph:
-    return load_graph(RUNS / run).step(1).for_predictors()
 
 
 @pytest.mark.parametrize(
@@ -40,8 +33,8 @@ def test_a_grown_plan_is_the_plan_of_more_replicas(now: tuple[int, int, int], th
     wanted = build_plan(small(*then))
     result = WorldSize(int(np.prod(then)))(build_plan(small(*now))).graph
     assert (result.ranks, result.stands_for, result.world_size) == (wanted.ranks, wanted.stands_for, wanted.world_size)
-    pd.testing.assert_series_equal(_transfers(result)[PLACE].value_counts().sort_index(),
-                                   _transfers(wanted)[PLACE].value_counts().sort_index())  # fmt: skip
+    pd.testing.assert_series_equal(transfers(result)[PLACE].value_counts().sort_index(),
+                                   transfers(wanted)[PLACE].value_counts().sort_index())  # fmt: skip
     assert step_us(result) == pytest.approx(step_us(wanted), rel=1e-12)
 
 
@@ -56,7 +49,7 @@ def test_sixteen_thousand_ranks_need_no_more_nodes_than_one() -> None:
     graph = grid(1, 8, [Work(5.0), Meeting("all", 3.0)])
     result = WorldSize(16_384, data_parallel=8)(graph).graph
     assert (result.num_nodes, result.stands_for, result.world_size) == (6, (16_384,), 16_384)
-    assert _transfers(result)["group_size"].tolist() == [16_384]
+    assert transfers(result)["group_size"].tolist() == [16_384]
 
 
 def test_edits_compose_with_it_and_know_where_nodes_came_from() -> None:
@@ -70,7 +63,7 @@ def test_edits_compose_with_it_and_know_where_nodes_came_from() -> None:
 
 def test_sharded_parameters_shrink_with_the_ranks() -> None:
     """Two ranks of FSDP become four: each gathers a quarter in place of a half, and updates half as much."""
-    before = _recorded("gpt_l2_w128_s64_b4_fsdp_x2_1g/1")
+    before = recorded("gpt_l2_w128_s64_b4_fsdp_x2_1g/1")
     edited = WorldSize(4)(before)
     origin = before.nodes.iloc[edited.came_from].reset_index(drop=True)
     now = edited.graph.nodes
@@ -87,11 +80,11 @@ def test_sharded_parameters_shrink_with_the_ranks() -> None:
 
 
 def test_exchanges_of_tables_keep_what_a_rank_sends() -> None:
-    before = _recorded("dlrm_t4_r100k_d32_b512_x4_0.25g/1")
+    before = recorded("dlrm_t4_r100k_d32_b512_x4_0.25g/1")
     edited = WorldSize(8)(before)
-    exchanged = _transfers(edited.graph)
+    exchanged = transfers(edited.graph)
     assert set(exchanged["group_size"]) == {8}
-    assert set(exchanged["message_bytes"]) == set(_transfers(before)["message_bytes"])
+    assert set(exchanged["message_bytes"]) == set(transfers(before)["message_bytes"])
     assert any("tables" in sentence for sentence in edited.unknown)
 
 
@@ -130,7 +123,7 @@ def test_ranks_that_differ_by_chance_come_out_uneven(
     edited = WorldSize(ranks, data_parallel=4)(grid(1, 4, [Work(1.0), Meeting("all", 2.0)], more))
     graph = edited.graph
     assert (graph.ranks, graph.stands_for, graph.world_size) == (roles, stands_for, ranks)
-    assert _transfers(graph)["group_size"].tolist() == [ranks]
+    assert transfers(graph)["group_size"].tolist() == [ranks]
     assert any("ranks differ" in sentence for sentence in edited.unknown) == (ranks != 8)
     makespan_us = schedule(graph, latencies_us(graph), np.zeros(len(graph.edges))).makespan_us
     assert makespan_us == max(3.0 + 1.0 + 2.0 if 2 in roles else 2.0 + 1.0 + 2.0, 3.0)
@@ -139,9 +132,9 @@ def test_ranks_that_differ_by_chance_come_out_uneven(
 @pytest.mark.parametrize(("tensor", "megabytes"), [(4, 1.786), (1, 6.909)])
 def test_a_plan_without_replicas_gets_a_data_parallel_dimension(tensor: int, megabytes: float) -> None:
     """The messages are those of the plan with replicas: the gradients are one message more, after the backward."""
-    wanted = _transfers(build_plan(small(tensor, 1, 8 // tensor)))
+    wanted = transfers(build_plan(small(tensor, 1, 8 // tensor)))
     edited = WorldSize(8, data_parallel=1)(build_plan(small(tensor, 1, 1)))
-    result = _transfers(edited.graph)
+    result = transfers(edited.graph)
     groups = ["collective", "group_size", "group_stride"]
     pd.testing.assert_series_equal(result.groupby(groups, observed=True)["message_bytes"].sum(),
                                    wanted.groupby(groups, observed=True)["message_bytes"].sum())  # fmt: skip
@@ -180,7 +173,7 @@ def test_public_tensor_parallel_run_as_several_replicas(mirror: Path) -> None:
     graph = build_graph(run)
     one = graph.step(graph.steps[0].step).for_predictors()
     edited = WorldSize(16, data_parallel=1)(one)
-    added = _transfers(edited.graph)[edited.touched[-2:].sum() * -1 :]
+    added = transfers(edited.graph)[edited.touched[-2:].sum() * -1 :]
     assert added[["group_size", "group_stride"]].to_numpy().tolist() == [[8, 2], [8, 2]]
     assert set(added["message_bytes"]) == {4.0 * 3948}
     assert len(timed_edges(edited.graph).order) == edited.graph.num_nodes
