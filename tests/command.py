@@ -12,27 +12,27 @@ from gnnperf import cli
 
 @dataclass(frozen=True)
 class Command:
-    """The command line; words may be paths or numbers."""
+    """The command line; arguments may be paths or numbers."""
 
     capture: pytest.CaptureFixture[str]
 
-    def ended(self, code: int, *words: object) -> tuple[str, str]:
+    def ended(self, code: int, *arguments: object) -> tuple[str, str]:
         """Standard output and error of a call with this exit code."""
         self.capture.readouterr()
-        assert cli.main([*map(str, words)]) == code, self.capture.readouterr().err
+        assert cli.main([*map(str, arguments)]) == code, self.capture.readouterr().err
         return self.capture.readouterr()
 
-    def shown(self, *words: object) -> str:
+    def shown(self, *arguments: object) -> str:
         """Standard output of a call that succeeds."""
-        return self.ended(0, *words)[0]
+        return self.ended(0, *arguments)[0]
 
-    def document(self, *words: object) -> Any:
+    def document(self, *arguments: object) -> Any:
         """What a call with --json prints."""
-        return json.loads(self.shown(*words, "--json"))
+        return json.loads(self.shown(*arguments, "--json"))
 
-    def refused(self, *words: object) -> str:
+    def refused(self, *arguments: object) -> str:
         """The message of a call with exit code 2, which prints nothing else and has no traceback."""
-        shown, message = self.ended(2, *words)
+        shown, message = self.ended(2, *arguments)
         assert shown == "" and "Traceback" not in message
         return message
 

@@ -26,15 +26,18 @@ KEYS = {"segment_us": SEGMENTS, "lag_us": DEVICE_KINDS, "graph_launch_us": GRAPH
 class AnalyticConstants:
     """Constants of the analytical model."""
 
-    # (segment, op name) -> own host time of one such node; segment -> that of a node whose op is not among these
+    # (segment, op name) -> own host time of one such node
     host_overhead_us: dict[tuple[str, str], NotNegative] = field(default_factory=dict)
-    segment_us: dict[str, NotNegative] = field(default_factory=dict)
-    lag_us: dict[str, dict[str, NotNegative]] = field(default_factory=dict)  # device kind -> lag class -> delay
+    segment_us: dict[str, NotNegative] = field(default_factory=dict)  # of a node whose op is not in `host_overhead_us`
+    # device kind -> lag class -> delay along an edge of that class
+    lag_us: dict[str, dict[str, NotNegative]] = field(default_factory=dict)
     graph_launch_us: dict[str, NotNegative] = field(default_factory=dict)  # of a "call", and of each "kernel" under it
-    # device kind -> start-up of one collective, next to its hops; of one copy or memset, next to the link's latency
+    # device kind -> start-up of one collective, next to its hops
     collective_floor_us: dict[str, NotNegative] = field(default_factory=dict)
+    # device kind -> start-up of one copy or memset, next to the link's latency
     copy_floor_us: dict[str, NotNegative] = field(default_factory=dict)
-    pageable_share: Annotated[float, Meta(gt=1e-6, le=1e12)] = 0.5  # bandwidth of copies, relative to pinned memory
+    # bandwidth of a copy from or to pageable host memory, relative to pinned
+    pageable_share: Annotated[float, Meta(gt=1e-6, le=1e12)] = 0.5
     roofline_power: Annotated[float, Meta(gt=1.0, le=1e12)] = 4.0  # p of (compute^p + memory^p)^(1/p); large: hard
     op_prices: OpCoefficients | None = None  # what ops cost on a CPU; None: the roofline there, too
     device_kind: str = ""  # of the devices that these numbers hold for; "": any

@@ -129,7 +129,7 @@ def _exchange(one: Path, other: Path) -> bool:
 def _remove_leftovers(folder: Path, prefix: str) -> None:
     """Remove what writers of the same result left that were killed: what no one has written to for a day."""
     with suppress(OSError), os.scandir(folder) as entries:  # a folder may be writable and not be listed
-        for entry in entries:  # ten thousands in a cache: no Path of each
+        for entry in entries:  # tens of thousands in a cache: no Path of each
             is_temporary = entry.name.startswith(prefix) and entry.name.endswith(SUFFIX)
             if is_temporary and time.time() - entry.stat().st_mtime > LEFTOVER_S:
                 _remove(Path(entry.path))

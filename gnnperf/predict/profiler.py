@@ -26,8 +26,8 @@ NUM_HALVINGS = 10  # leave 0.3 % of a scale
 SCALES = (0.25, 4.0)  # of the cost per event, between which it is calibrated
 CALIBRATED = "The profiler's cost is calibrated to the step that was timed without it, so their difference is no error."
 OUT_OF_REACH = (
-    "Without the profiler, the step is predicted to take {:.4g} ms and was timed at {:.4g} ms: no cost from {:g} to "
-    "{:g} times the recorder's leads there. Edits start from the predicted step."
+    "Without the profiler, the step is predicted to take {:.4g} ms and was timed at {:.4g} ms: this is the nearest one "
+    "with {:g} to {:g} times the profiler's cost. Edits start from the predicted step."
 )
 LEAST_SHARE = 0.02  # of the step, on its critical path: a smaller cost is not worth a line
 
@@ -87,13 +87,15 @@ def calibrated(profiler: RecordedProfiler, step_us: Callable[[ProfilerCost], flo
     """The cost, scaled until the step without it takes what the recorder timed without a profiler.
 
     Costs per event are measured in a short loop. In a step they differ by a factor of two, also between recordings of
-    one program. Edits need the step itself. Where no scale leads to the timed step, the cost stays.
+    one program. Edits need the step itself. Where no scale gives the timed step, the nearest end of SCALES counts.
     """
     timed_us, (low, high) = profiler.unprofiled_us, SCALES
     if timed_us is None or abs(step_us(profiler.cost) / timed_us - 1.0) <= CLOSE:
         return profiler
-    if not step_us(profiler.cost.times(high)) <= timed_us <= step_us(profiler.cost.times(low)):
-        return profiler
+    ends_us = {scale: step_us(profiler.cost.times(scale)) for scale in SCALES}
+    if not ends_us[high] <= timed_us <= ends_us[low]:
+        nearest = min(SCALES, key=lambda scale: abs(ends_us[scale] - timed_us))
+        return replace(profiler, cost=profiler.cost.times(nearest))
     for _ in range(NUM_HALVINGS):
         middle = math.sqrt(low * high)
         low, high = (middle, high) if step_us(profiler.cost.times(middle)) > timed_us else (low, middle)

@@ -25,6 +25,7 @@ from gnnperf.trace import read_card
 from research.benchmarks._frame import print_head, print_row, run_main
 from research.benchmarks._results import save_result
 from research.benchmarks.trace_evidence import blind_prediction
+from research.fitting.gpu_constants import in_steps
 from research.fitting.host_runs import fit_host_runs, host_run
 
 DATA = Path("datasets")
@@ -52,7 +53,7 @@ def left_out_us(runs: Sequence[Recording], days: Sequence[str]) -> np.ndarray:
     """[num_runs] blind steps with host constants of the other programs' runs, us."""
     graphs = [load_graph(run.path, None) for run in runs]
     speed = default_cluster(load_device(ON_GPU)).host_speed  # cards do not name the processor
-    plain = [on_reference_host(without_profiler(graph, TYPICAL_ON_GPU), speed) for graph in graphs]
+    plain = [in_steps(on_reference_host(without_profiler(graph, TYPICAL_ON_GPU), speed)) for graph in graphs]
     hosts = [host_run(day, graph) for day, graph in zip(days, plain, strict=True)]
     programs = [run.workload for run in runs]
     result = []

@@ -116,10 +116,10 @@ def host_graphs(without: str = "") -> list[tuple[str, ExecutionGraph]]:
         if PAUSED not in run.parent.parent.name:
             day = str((files.read_json(run) or {})["recorded_at"])[: len("2026-11-26")]
             measured.append((day, without_profiler(load_graph(run.parent, None), TYPICAL_ON_GPU)))
-    return [(campaign, _in_steps(_scaled(graph))) for campaign, graph in measured]
+    return [(campaign, in_steps(_scaled(graph))) for campaign, graph in measured]
 
 
-def _in_steps(graph: ExecutionGraph) -> ExecutionGraph:
+def in_steps(graph: ExecutionGraph) -> ExecutionGraph:
     """Without latencies of nodes outside of steps: there the profiler starts and stops."""
     return replace(
         graph, nodes=graph.nodes.assign(latency_us=graph.nodes["latency_us"].where(graph.nodes["step"] >= 0))

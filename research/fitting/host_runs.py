@@ -43,7 +43,8 @@ def host_run(campaign: str, graph: ExecutionGraph) -> HostRun:
 
 
 def fit_host_runs(runs: Sequence[HostRun], base: AnalyticConstants) -> AnalyticConstants:
-    """`base` with the host overheads of these runs, each a geometric mean over runs."""
+    """`base` with the host overheads of these runs, geometric means over the runs that have hosts."""
+    runs = [run for run in runs if len(run.ops)]
     means = pd.concat([run.ops.assign(run=number) for number, run in enumerate(runs)], ignore_index=True)
     op = means.groupby(["segment", "key"]).ngroup().to_numpy()  # [num_means]
     names = means[["segment", "key"]].assign(op=op).drop_duplicates().set_index("op").sort_index()  # [num_ops]

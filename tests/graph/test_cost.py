@@ -197,6 +197,11 @@ def test_groups_of_a_product_divide_one_axis(dims: list, flops: float, result: i
     assert counted.bytes == 2 * (math.prod(dims[0]) + math.prod(dims[1]) + result)
 
 
+def test_matrices_of_groups_without_a_row_are_not_read() -> None:
+    counted = cost("aten::_grouped_mm", [[2, 4], [64, 4, 5], [64]], ["c10::BFloat16", "c10::BFloat16", "int"])
+    assert (counted.flops, counted.bytes) == (2 * 2 * 4 * 5, 2 * (2 * 4 + 2 * 4 * 5 + 2 * 5))
+
+
 def test_groups_whose_number_is_not_recorded_have_no_cost() -> None:
     assert math.isnan(cost("aten::_grouped_mm", [[6, 8], [8, 5], []], ["c10::BFloat16"] * 2 + [""]).flops)
 

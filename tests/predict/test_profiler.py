@@ -103,9 +103,12 @@ def test_a_step_that_no_cost_leads_to_is_named_with_both_times(tmp_path: Path) -
     card["step_time"]["without_profiler"]["median_us"] = 1234.0
     (tmp_path / "run" / "run.json").write_text(json.dumps(card))
     result = predicted(tmp_path / "run", Profiler.remove)
-    given = f"predicted to take {result.step_time_us / 1e3:.4g} ms and was timed at 1.234 ms: no cost from 0.25 to 4 "
+    given = f"to take {result.step_time_us / 1e3:.4g} ms and was timed at 1.234 ms: this is the nearest one with 0.25"
     assert given in result.warnings[0]
-    assert not any("no cost from" in one for one in predicted(HOST_BOUND, Profiler.remove).warnings)
+    plain, removed = predicted(HOST_BOUND).without_profiler, result.without_profiler
+    assert plain is not None and removed is not None
+    assert removed.cost.op_us == pytest.approx(4 * plain.cost.op_us)  # the most that may be taken out
+    assert not any("the nearest one" in one for one in predicted(HOST_BOUND, Profiler.remove).warnings)
 
 
 def test_a_step_that_was_never_timed_without_the_profiler_has_no_error(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, pairwise
@@ -42,6 +43,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.core import OpFamily
+from gnnperf.graph import UnknownCost, grouped_size
 
 CACHE_BYTES = 2.0**23  # beyond it a tensor comes from memory: a virtual machine's share of the last level, about
 FAR_SHARPNESS = 6.0  # a sweep leaves the cache at once
@@ -265,8 +267,9 @@ def product_sizes(call: Call) -> tuple[float, float, float, float] | None:
     left, right = call.dims[first], call.dims[first + 1]
     if call.op == "linear":
         return 1.0, float(prod(left[:-1])), float(prod(right[:-1])), float(left[-1])
-    if call.op == "_grouped_mm" and len(right) == 3:  # rows of the left are divided among the matrices of the right
-        return float(right[0]), left[0] / max(right[0], 1), float(right[2]), float(left[-1])
+    if call.op == "_grouped_mm":
+        with suppress(UnknownCost):
+            return grouped_size(left, right, call.dims[2] if len(call.dims) > 2 else ())
     if len(right) > 2 and len(left) > 1:
         return float(prod(right[:-2])), float(left[-2]), float(right[-1]), float(left[-1])
     columns = right[-1] if len(right) > 1 else 1

@@ -31,6 +31,7 @@ CALIBRATED_EDGE = 4096
 # Products of a program that compete for the cache, where nothing is known about it: as in the tables that constants of
 # matrix units were fitted on; those of lanes were fitted on the same product again and again.
 PROGRAM_TURNS = {True: 6.0, False: 1.0}
+GROUPED = "aten::_grouped_mm"  # its edges are means over groups, none of which is odd: rows have the total's length
 SCALED = "aten::_scaled_mm"  # takes operands in 8 bits; other ops in 8 bits quantize their input
 ODD_SLOWDOWN = 3.4  # of what arithmetic or bytes take at least; TraceLens (MIT): bmm of bf16 with edges 3137, 5185
 DENSE = 1.0 - 1e-6  # of the FLOPs that shapes imply; with fewer, an operand is sparse: its stored values are a roofline
@@ -69,7 +70,7 @@ SIZES: Mapping[str, Callable[[OpCall], Size]] = {
     **dict.fromkeys(("aten::addmm", "aten::_addmm_activation", "aten::baddbmm"), _operands(1)),
     **dict.fromkeys(("aten::matmul", "aten::mv"), _matmul),
     "aten::linear": _linear,
-    "aten::_grouped_mm": grouped_size,
+    GROUPED: lambda call: grouped_size(*(t.shape if t else () for t in (*call.tensors, None)[:3])),
 }
 
 
@@ -88,7 +89,8 @@ def products_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
             usual = PROGRAM_TURNS[matrix]
             turns = [usual if (own := calls[row].turns) is None else own for row in rows]
             requested = products(m, n, k, batch, ITEM_BYTES[dtype], turns)
-            us = np.maximum(estimate(requested), odd_us(requested, dtype, tf32, setting.device))
+            whole = np.array([calls[row].plain_name != GROUPED for row in rows])
+            us = np.maximum(estimate(requested), whole * odd_us(requested, dtype, tf32, setting.device))
             # On lanes, gemv streams the matrix that a vector is multiplied with: it has no tiles.
             streamed = stream_us(operand_bytes(requested), setting.device, setting.memory)
             result[rows] = np.minimum(us, np.where((np.minimum(m, n) == 1) & ~matrix, streamed, np.inf))

@@ -38,9 +38,9 @@ TENSORS_PER_LAUNCH = {1: 110, 2: 64, 3: 48, 4: 36, 5: 30}  # MultiTensorApply.cu
 # threads walk down rows. nll_loss_backward in two axes runs in one block.
 COLUMN_LEVEL, COLUMN_ROW, SCAN_ROW, LOSS_TARGET = "column_level", "column_row", "cumsum_row", "nll_loss_target"
 WARP_THREADS, BLOCK_COLUMNS = 32, 128  # Reduce.cuh: a block is a warp wide, and each of its threads has four columns
-# A scan is taken to go along the longest axis, as a call does not have its own: steps of a thread (ScanUtils.cuh,
-# scan_outer_dim), of a block's 512 along the last axis (scan_innermost_dim), and of all blocks if it is the only one.
-SCANS, SCAN_THREADS, LEAST_SCAN_THREADS = ("aten::cumsum", "aten::cumprod"), 512, 16
+# A call does not have the axis of a scan. It counts as the last one (ScanUtils.cuh, scan_innermost_dim: a block's 512
+# threads), or as the longest one of few columns, as measured (scan_outer_dim: a thread). One axis takes all blocks.
+SCANS, SCAN_THREADS, LEAST_SCAN_THREADS, SCAN_COLUMNS = ("aten::cumsum", "aten::cumprod"), 512, 16, 8
 # Keys of `index_cycles`. Kernels load 16 bytes at a time where all operands are contiguous and of a dtype (Loops.cuh).
 # A cast or a mixed pair takes element by element; a broadcast operand, or a view as the source, divides to index each
 # (OffsetCalculator.cuh). So do tensors that were expanded before: a mean's gradient of three axes or more, which a
@@ -170,9 +170,9 @@ def _scan_steps(call: KernelCall) -> tuple[float]:
     shape = call.parsed().tensor(0).shape
     if call.plain_name not in SCANS or not prod(shape) > max(shape, default=1):
         raise UnknownCost
-    length = max(shape)
-    if shape[-1] < length:
-        return (float(length),)
+    length, longest = shape[-1], max(shape)
+    if length < longest and prod(shape) <= SCAN_COLUMNS * longest:
+        return (float(longest),)
     row, rows = (np.ceil(np.log2(size)) for size in (length, prod(shape) / length))
     threads = np.clip(2.0 ** ((np.log2(SCAN_THREADS) + row - rows) // 2), LEAST_SCAN_THREADS, SCAN_THREADS)
     return (float(np.ceil(length / (2 * threads))),)

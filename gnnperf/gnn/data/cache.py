@@ -60,12 +60,12 @@ def cached_graph(path: Path, build: Callable[[], HeteroData]) -> HeteroData:
 
 def read_graph(path: Path) -> HeteroData:
     """The graph in a file, whose tensors are mapped into memory."""
-    packed = torch.load(path, weights_only=True, map_location="cpu", mmap=True)
-    result, end = dict[Any, dict[str, Any]](), dict.fromkeys(packed, 0)
-    for key, name, dtype, value in json.loads(packed["layout"]):
+    stored = torch.load(path, weights_only=True, map_location="cpu", mmap=True)
+    result, end = dict[Any, dict[str, Any]](), dict.fromkeys(stored, 0)
+    for key, name, dtype, value in json.loads(stored["layout"]):
         if dtype:  # `value` is its shape
             begin, end[dtype] = end[dtype], end[dtype] + math.prod(value)
-            value = packed[dtype][begin : end[dtype]].view(value)
+            value = stored[dtype][begin : end[dtype]].view(value)
         result.setdefault(tuple(key) if isinstance(key, list) else key, {})[name] = value
     return HeteroData.from_dict(result)
 

@@ -114,7 +114,7 @@ class PreparedData:
     # of the validation runs, one step per recording: what intervals are calibrated on, because a user compares with one
     # recording, and a mean over several misses less
     recordings: tuple[Step, ...]
-    vocabulary: Vocabulary  # words of the training runs, behind those of an earlier training
+    vocabulary: Vocabulary  # tokens of the training runs, behind those of an earlier training
     # of the analytical base, host overheads fitted on the training runs, or an earlier training's
     constants: AnalyticConstants
     floors: TypedFloors  # bases where the analytical model has no prediction

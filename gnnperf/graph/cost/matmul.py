@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from gnnperf.core import OpFamily
@@ -55,34 +56,35 @@ def scaled_mm(call: OpCall) -> Work:
     return Work(work.flops, total_bytes(a, b) + written)
 
 
-def grouped_size(call: OpCall) -> tuple[float, float, float, float]:
+def grouped_size(a: Sequence[int], b: Sequence[int], ends: Sequence[int]) -> tuple[float, float, float, float]:
     """Number of products of _grouped_mm(a, b, ends), and m, n and k of each.
 
     Groups divide the rows of a [m, k] with b [groups, k, n], the columns of b [k, n] with a [groups, m, k], or with two
-    matrices the axis that is summed. They count as equal: `ends` are data, and only the total is recorded.
+    matrices the axis that is summed. They count as equal, at most one per row: `ends` are data.
 
     Raises UnknownCost: other shapes.
     """
-    a, b = call.tensor(0).shape, call.tensor(1).shape
-    groups = [shape[0] for shape in (a, b) if len(shape) == 3] or [call.tensor(2).numel]
+    groups = [shape[0] for shape in (a, b) if len(shape) == 3] or [prod(ends) if ends else 0]
     if {len(a), len(b)} - {2, 3} or len(set(groups)) > 1 or groups[0] < 1 or a[-1] != b[-2]:
         raise UnknownCost
-    count, m, n, k = groups[0], float(a[-2]), float(b[-1]), float(a[-1])
+    m, n, k = float(a[-2]), float(b[-1]), float(a[-1])
     match len(a), len(b):
         case 2, 3:
-            m /= count
+            count = max(min(groups[0], m), 1.0)
+            return count, m / count, n, k
         case 3, 2:
-            n /= count
+            count = max(min(groups[0], n), 1.0)
+            return count, m, n / count, k
         case 2, 2:
-            k /= count
-    return float(count), m, n, k
+            return float(groups[0]), m, n, k / groups[0]
+    return float(groups[0]), m, n, k
 
 
 def grouped_mm(call: OpCall) -> Work:
-    """_grouped_mm(a, b, ends): the experts of a mixture."""
-    a, b = call.tensor(0), call.tensor(1)
-    count, m, n, k = grouped_size(call)
-    return Work(2.0 * count * m * n * k, total_bytes(a, b) + count * m * n * a.item_bytes)
+    """_grouped_mm(a, b, ends): the experts of a mixture. Matrices of groups without a row are not read."""
+    a, b, ends = call.tensor(0), call.tensor(1), call.optional(2)
+    count, m, n, k = grouped_size(a.shape, b.shape, ends.shape if ends else ())
+    return Work(2.0 * count * m * n * k, count * (m * k + k * n + m * n) * a.item_bytes)
 
 
 def dot(call: OpCall) -> Work:

@@ -82,8 +82,10 @@ def test_every_family_has_a_form_on_an_nvidia_gpu() -> None:
 def test_products_of_experts_take_as_long_as_a_batch_of_them() -> None:
     grouped = call("aten::_grouped_mm", [[4096, 1024], [8, 1024, 2048], [8]], "bfloat16")
     batched = call("aten::bmm", [[8, 512, 1024], [8, 1024, 2048]], "bfloat16")
-    us = times_us([grouped, batched], load_device("h100_sxm"))
+    sums = [call("aten::_grouped_mm", [[1024, n], [n, 2048], [8]], "bfloat16") for n in (4096, 4104)]  # 513 each
+    us = times_us([grouped, batched, *sums], load_device("h100_sxm"))
     assert us[0] == us[1] > 2 * 4096 * 1024 * 2048 / 989e6
+    assert us[3] == pytest.approx(us[2], rel=0.1)
 
 
 def test_cpus_keep_the_roofline() -> None:

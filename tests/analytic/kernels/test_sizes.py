@@ -210,7 +210,8 @@ def test_what_instructions_bound_costs_their_cycles() -> None:
     ("shape", "steps"),
     [
         ([8192, 8], 8192),
-        ([4, 300, 8], 300),  # down the middle axis
+        ([2, 300, 4], 300),  # down the middle axis
+        ([4096, 512], 16),  # more than eight columns: along rows of 512, by 16 threads
         ([256, 4096], 32),  # along rows: 2^((9 + 12 - 8) // 2) = 64 threads of two elements each
         ([2, 100_000], 98),  # 512 threads at most
         ([4096, 4096], 128),  # 2^(9 // 2) = 16 threads

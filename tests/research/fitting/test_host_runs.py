@@ -4,9 +4,10 @@ import math
 
 import pandas as pd
 import pytest
+from toys import make_graph
 
 from gnnperf.analytic import AnalyticConstants, default_constants
-from research.fitting.host_runs import HostRun, fit_host_runs
+from research.fitting.host_runs import HostRun, fit_host_runs, host_run
 
 
 def run_of(campaign: str, **us: float) -> HostRun:
@@ -38,6 +39,15 @@ def test_an_op_of_one_run_is_half_way_to_the_mean_of_its_segment() -> None:
     usual = math.log(8.0) + math.log(64.0) / 8
     assert result.host_overhead_us[("T2", "rare")] == pytest.approx(math.exp((math.log(512.0) + usual) / 2))
     assert result.host_overhead_us[("T2", "op0")] == pytest.approx(math.exp((math.log(8.0) + usual) / 2))
+
+
+def test_a_run_has_robust_means_of_its_hosts_by_op_and_segment() -> None:
+    timed = [("mm", 4.0)] * 7 + [("mm", 900.0), ("add", 0.0)]
+    nodes = [{"node_type": "host", "segment": "T2", "op_name": op, "latency_us": us} for op, us in timed]
+    run = host_run("one", make_graph(nodes, []))
+    assert run.ops.set_index("key")["us"].to_dict() == {"add": 0.05, "mm": 4.0}  # 900: beyond the fence; 0: the least
+    assert run.ops.set_index("key")["num_nodes"].to_dict() == {"add": 1, "mm": 8}
+    assert run.segments.to_dict() == {"T2": pytest.approx(28 / 8)}
 
 
 def test_an_op_with_few_nodes_backs_off_to_its_segment() -> None:
