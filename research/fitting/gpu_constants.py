@@ -56,7 +56,7 @@ PROVENANCE = (
     "host_overhead_us, segment_us and lag_us.gpu: fitted by research/fitting/gpu_constants.py on 59 recordings of two "
     "H200 machines (datasets/h200) and public Kineto traces (param MIT, HolisticTraceAnalysis MIT, TraceLens MIT; "
     "V100, A100, H100 hosts), scaled to an EPYC 7763 by the single-thread speed of each device's usual host; "
-    "overheads are geometric means over runs, without each run's effect and what the profiler adds (per op and "
+    "overheads are means over runs, without each run's effect and what the profiler adds (per op and "
     "annotation of public traces 0.88 and 0.48 us, measured by the recorder on an AMD EPYC host; what it adds inside "
     "of their runtime calls, T4, is still there). Do not judge the analytical model on those runs with these "
     "constants. lag_us.gpu sync and thread, lag_us.cpu, copy_floor_us, "

@@ -2,6 +2,8 @@
 
     log(mean us of an op in a run) = overhead of the op + effect of the run
 
+Steps add up means, which lie above geometric ones: overheads are multiplied by measured over predicted sums of runs.
+
 A run's effect is the speed of its host on that day, which differs by a factor of two between machines of one name. Runs
 that were measured together are a campaign, and the reference is the mean of campaigns: many runs of one machine do not
 make it the usual one.
@@ -9,6 +11,7 @@ make it the usual one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -62,7 +65,10 @@ def fit_host_runs(runs: Sequence[HostRun], base: AnalyticConstants) -> AnalyticC
             own = run == number
             effect[number] = _weighted_median((log_us - overhead[op])[own], np.sqrt(num_nodes[own]))
         effect -= effect.mean()
-    reference = float(pd.Series(effect).groupby([one.campaign for one in runs]).mean().mean())
+    fitted_us = num_nodes * np.exp(overhead[op] + effect[run])
+    sums = np.bincount(run, num_nodes * means["us"]) / np.bincount(run, fitted_us)  # [num_runs] measured / fitted
+    of_campaigns = pd.DataFrame({"effect": effect, "sums": sums}).groupby([one.campaign for one in runs])
+    reference = of_campaigns["effect"].mean().mean() + math.log(of_campaigns["sums"].median().mean())
     often = np.bincount(op, num_nodes) >= MIN_NODES
     by_op = zip(names["segment"][often], names["key"][often], np.exp(overhead[often] + reference), strict=True)
     segments = pd.concat([np.log(one.segments) - effect[number] for number, one in enumerate(runs)])
