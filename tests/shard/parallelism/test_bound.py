@@ -43,7 +43,7 @@ def test_no_judged_step_is_below_its_bound(experts: bool) -> None:
 
 @pytest.mark.parametrize("order", [Pipeline.ONE_F_ONE_B, Pipeline.INTERLEAVED, Pipeline.ZB_H1])
 def test_the_bound_of_a_large_pipeline_is_within_five_percent(order: Pipeline) -> None:
-    large = replace(base(batch=16), model=replace(base().model, hidden=4096, heads=32, sequence=2048))
+    large = replace(base(batch=16), model=replace(base().model, hidden=4096, heads=32, sequence=4096))
     plans = [p for p in candidates(large, [2]) if p.parallelism.pipeline == 2 and p.schedule.pipeline is order]
     plan = max(plans, key=lambda p: p.num_micro_batches)
     (bound,) = bounds([plan], cluster())
