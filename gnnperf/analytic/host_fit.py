@@ -113,15 +113,14 @@ def fit_constants(
 
 
 def fit_host_overheads(
-    graphs: Iterable[ExecutionGraph], base: AnalyticConstants | None = None, min_samples: int = MIN_SAMPLES,
-    often_fence: float = FENCE,
+    graphs: Iterable[ExecutionGraph], base: AnalyticConstants | None = None, often_fence: float = FENCE
 ) -> AnalyticConstants:  # fmt: skip
     """Constants with the host overheads of these graphs.
 
     Robust mean per (segment, op or runtime call) with enough samples, and per segment.
 
     `base` (None: the constants that ship) keeps what is not fitted, and segments that do not occur. An op with fewer
-    than `min_samples` nodes in a segment backs off to the segment. `often_fence` is of ops with OFTEN nodes or more.
+    than MIN_SAMPLES nodes in a segment backs off to the segment. `often_fence` is of ops with OFTEN nodes or more.
     """
     start = base or default_constants()
     parts = [labeled_hosts(g.nodes) for g in graphs]
@@ -132,7 +131,7 @@ def fit_host_overheads(
     by_op = {
         (str(segment), str(op)): robust_mean(group.to_numpy(), often_fence if len(group) >= OFTEN else FENCE)
         for (segment, op), group in host.groupby(["segment", "key"])["latency_us"]
-        if len(group) >= min_samples
+        if len(group) >= MIN_SAMPLES
     }
     return replace(start, host_overhead_us=by_op, segment_us={**start.segment_us, **by_segment})
 

@@ -113,8 +113,8 @@ def from_removed(result: StepPrediction, profiler: RecordedProfiler) -> StepPred
     """Mark a prediction that is without the profiler as a whole; it is compared with the step timed without it."""
     about = WithoutProfiler(result.step_time_us, profiler.cost, profiler.unprofiled_us, True)
     notes = (CALIBRATED, *result.notes) if profiler.is_calibrated else result.notes
-    is_far = not profiler.is_calibrated and abs(about.error or 0.0) > CLOSE
-    steps_ms = result.step_time_us / 1e3, (profiler.unprofiled_us or 0.0) / 1e3
-    warnings = (*((OUT_OF_REACH.format(*steps_ms, *SCALES),) * is_far), *result.warnings)
+    timed_us, warnings = profiler.unprofiled_us, result.warnings
+    if timed_us is not None and not profiler.is_calibrated and abs(result.step_time_us / timed_us - 1.0) > CLOSE:
+        warnings = (OUT_OF_REACH.format(result.step_time_us / 1e3, timed_us / 1e3, *SCALES), *warnings)
     return replace(result, measured_step_time_us=profiler.unprofiled_us, without_profiler=about, notes=notes,
                    warnings=warnings)  # fmt: skip

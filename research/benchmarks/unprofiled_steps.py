@@ -12,11 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from gnnperf.analytic import default_constants, fit_lags, on_reference_host
+from gnnperf.analytic import default_constants, fit_lags
 from gnnperf.core import each
 from gnnperf.gnn.data.recordings import Recording, read_recordings
-from gnnperf.graph import TYPICAL_ON_GPU, load_graph, without_profiler
-from gnnperf.hardware import default_cluster, load_device
+from gnnperf.graph import load_graph
 from gnnperf.predict import Request
 from gnnperf.predict.api import Setup, predicted, setup_of
 from gnnperf.predict.profiler import from_cost, recorded_profiler, typical_cost
@@ -25,7 +24,7 @@ from gnnperf.trace import read_card
 from research.benchmarks._frame import print_head, print_row, run_main
 from research.benchmarks._results import save_result
 from research.benchmarks.trace_evidence import blind_prediction
-from research.fitting.gpu_constants import in_steps
+from research.fitting.gpu_constants import recorded_hosts
 from research.fitting.host_runs import fit_host_runs, host_run
 
 DATA = Path("datasets")
@@ -49,18 +48,17 @@ def predictions_us(recording: Recording) -> tuple[float, ...]:
     return recorded.step_time_us, removed_us, typical_us, blind.step_time_us
 
 
-def left_out_us(runs: Sequence[Recording], days: Sequence[str]) -> np.ndarray:
+def left_out_us(runs: Sequence[Recording]) -> np.ndarray:
     """[num_runs] blind steps with host constants of the other programs' runs, us."""
     graphs = [load_graph(run.path, None) for run in runs]
-    speed = default_cluster(load_device(ON_GPU)).host_speed  # cards do not name the processor
-    plain = [in_steps(on_reference_host(without_profiler(graph, TYPICAL_ON_GPU), speed)) for graph in graphs]
-    hosts = [host_run(day, graph) for day, graph in zip(days, plain, strict=True)]
+    plain = [recorded_hosts(run.path) for run in runs]
+    hosts = [host_run(day, graph) for day, graph in plain]
     programs = [run.workload for run in runs]
     result = []
     for graph, program in zip(graphs, each(programs, "leaving out", "programs"), strict=True):
         others = [number for number, other in enumerate(programs) if other != program]
-        constants = fit_host_runs([hosts[number] for number in others], default_constants("gpu"))
-        constants = fit_lags([plain[number] for number in others], "gpu", constants)
+        constants, _ = fit_host_runs([hosts[number] for number in others], default_constants("gpu"))
+        constants = fit_lags([plain[number][1] for number in others], "gpu", constants)
         blind = blind_prediction(graph, constants=constants)
         assert blind is not None, "recorded runs name their device"
         result.append(blind.step_time_us)
@@ -74,9 +72,8 @@ def main() -> None:
         predicted_us = np.array([predictions_us(run) for run in each(runs, "predicting", "runs")])  # [num_runs, 4]
         measured_us = np.array([run.unprofiled_us for run in runs])
         longer = np.array([run.profiled_us > LONGER * run.unprofiled_us for run in runs])
-        days = [str((read_card(run.path) or {})["recorded_at"])[: len(FITTED)] for run in runs]
-        others_us = left_out_us(runs, days) if name == ON_GPU else np.zeros(len(runs))  # [num_runs]
-        later = np.array([day >= FITTED for day in days])
+        others_us = left_out_us(runs) if name == ON_GPU else np.zeros(len(runs))  # [num_runs]
+        later = np.array([str((read_card(run.path) or {})["recorded_at"]) >= FITTED for run in runs])
         parts = [("all", np.ones(len(runs), dtype=bool)), ("profiler adds > 10 %", longer)]
         if name == ON_GPU:
             parts += [("of the second day", later), ("of it, profiler adds > 10 %", later & longer)]

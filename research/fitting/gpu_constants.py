@@ -19,11 +19,10 @@ import numpy as np
 
 from gnnperf.analytic import AnalyticConstants, fit_lags, load_constants, on_reference_host
 from gnnperf.analytic.graph_launches import CALL, KERNEL, launched_kernels
-from gnnperf.core import files
 from gnnperf.graph import TYPICAL_ON_GPU, ExecutionGraph, ProfilerCost, build_graph, load_graph, without_profiler
 from gnnperf.hardware import conf_dir, default_cluster
 from gnnperf.predict.target import traced_device
-from gnnperf.trace import read_run
+from gnnperf.trace import read_card, read_run
 from gnnperf.trace.public.catalog import load_catalog
 from research.benchmarks._public_runs import mirror
 from research.fitting.files import save_constants
@@ -112,24 +111,23 @@ def host_graphs(without: str = "") -> list[tuple[str, ExecutionGraph]]:
     public = tuple(run for run in RUNS if run.split("/")[0] != without)
     measured = [(run.split("/")[0], without_profiler(graph, COST))
                 for run, graph in zip(public, graphs(mirror(), public), strict=True)]  # fmt: skip
-    for run in sorted(RECORDED.glob("*/[0-9]*/run.json")):
-        if PAUSED not in run.parent.parent.name:
-            day = str((files.read_json(run) or {})["recorded_at"])[: len("2026-11-26")]
-            measured.append((day, without_profiler(load_graph(run.parent, None), TYPICAL_ON_GPU)))
-    return [(campaign, in_steps(_scaled(graph))) for campaign, graph in measured]
+    recordings = [card.parent for card in sorted(RECORDED.glob("*/[0-9]*/run.json"))]
+    return [(campaign, _scaled(graph)) for campaign, graph in measured] + [
+        recorded_hosts(path) for path in recordings if PAUSED not in path.parent.name
+    ]
 
 
-def in_steps(graph: ExecutionGraph) -> ExecutionGraph:
-    """Without latencies of nodes outside of steps: there the profiler starts and stops."""
-    return replace(
-        graph, nodes=graph.nodes.assign(latency_us=graph.nodes["latency_us"].where(graph.nodes["step"] >= 0))
-    )
+def recorded_hosts(path: Path) -> tuple[str, ExecutionGraph]:
+    """Day and graph of a recording, with host work of the reference and without the profiler's typical cost."""
+    day = str((read_card(path) or {})["recorded_at"])[: len("2026-11-26")]
+    return day, _scaled(without_profiler(load_graph(path, None), TYPICAL_ON_GPU))
 
 
 def fit_hosts(measured: Sequence[tuple[str, ExecutionGraph]]) -> AnalyticConstants:
     """The shipped constants with host overheads and lags of these graphs."""
     base = load_constants(conf_dir("analytic") / "gpu.yaml")
-    fitted = fit_host_runs([host_run(campaign, graph) for campaign, graph in measured], base)
+    fitted, campaigns = fit_host_runs([host_run(campaign, graph) for campaign, graph in measured], base)
+    print("host work of a campaign over the reference:", campaigns.round(2).to_dict())
     return fit_lags([graph for _, graph in measured], "gpu", fitted)
 
 

@@ -3,6 +3,7 @@
     log(mean us of an op in a run) = overhead of the op + effect of the run
 
 Steps add up means, which lie above geometric ones: overheads are multiplied by measured over predicted sums of runs.
+(`gnnperf.analytic.fit_host_overheads` pools the nodes of runs of one machine, whose effect stays in them.)
 
 A run's effect is the speed of its host on that day, which differs by a factor of two between machines of one name. Runs
 that were measured together are a campaign, and the reference is the mean of campaigns: many runs of one machine do not
@@ -39,14 +40,17 @@ class HostRun:
 
 
 def host_run(campaign: str, graph: ExecutionGraph) -> HostRun:
-    """The means of a graph, whose latencies are of the reference host as far as the host is known."""
-    hosts = labeled_hosts(graph.nodes)
+    """The means of a graph's steps: outside of them the profiler starts and stops.
+
+    Latencies are of the reference host as far as the host is known.
+    """
+    hosts = labeled_hosts(graph.nodes[graph.nodes["step"] >= 0])
     means = hosts.groupby(["segment", "key"])["latency_us"].agg(us=_mean_us, num_nodes="size").reset_index()
     return HostRun(campaign, means, hosts.groupby("segment")["latency_us"].agg(_mean_us))
 
 
-def fit_host_runs(runs: Sequence[HostRun], base: AnalyticConstants) -> AnalyticConstants:
-    """`base` with the host overheads of these runs, geometric means over the runs that have hosts."""
+def fit_host_runs(runs: Sequence[HostRun], base: AnalyticConstants) -> tuple[AnalyticConstants, pd.Series]:
+    """`base` with the host overheads of the runs that have hosts, and how much longer each campaign takes than all."""
     runs = [run for run in runs if len(run.ops)]
     means = pd.concat([run.ops.assign(run=number) for number, run in enumerate(runs)], ignore_index=True)
     op = means.groupby(["segment", "key"]).ngroup().to_numpy()  # [num_means]
@@ -63,28 +67,25 @@ def fit_host_runs(runs: Sequence[HostRun], base: AnalyticConstants) -> AnalyticC
         overhead = (total + PRIOR_RUNS * usual) / (runs_of_op + PRIOR_RUNS)
         for number in range(len(runs)):
             own = run == number
-            effect[number] = _weighted_median((log_us - overhead[op])[own], np.sqrt(num_nodes[own]))
+            rest, roots = (log_us - overhead[op])[own], np.sqrt(num_nodes[own])
+            effect[number] = np.quantile(rest, 0.5, weights=roots, method="inverted_cdf")
         effect -= effect.mean()
     fitted_us = num_nodes * np.exp(overhead[op] + effect[run])
     sums = np.bincount(run, num_nodes * means["us"]) / np.bincount(run, fitted_us)  # [num_runs] measured / fitted
     of_campaigns = pd.DataFrame({"effect": effect, "sums": sums}).groupby([one.campaign for one in runs])
-    reference = of_campaigns["effect"].mean().mean() + math.log(of_campaigns["sums"].median().mean())
+    levels = of_campaigns["effect"].mean()
+    reference = levels.mean() + math.log(of_campaigns["sums"].median().mean())
     often = np.bincount(op, num_nodes) >= MIN_NODES
     by_op = zip(names["segment"][often], names["key"][often], np.exp(overhead[often] + reference), strict=True)
     segments = pd.concat([np.log(one.segments) - effect[number] for number, one in enumerate(runs)])
     by_segment = np.exp(segments.groupby(level=0).mean() + reference)
-    return replace(
+    fitted = replace(
         base,
         host_overhead_us={(str(name), str(key)): float(us) for name, key, us in by_op},
         segment_us={**base.segment_us, **{str(name): float(us) for name, us in by_segment.items()}},
     )
+    return fitted, np.exp(levels - levels.mean())
 
 
 def _mean_us(values: pd.Series) -> float:
     return max(robust_mean(values.to_numpy()), LEAST_US)
-
-
-def _weighted_median(values: np.ndarray, weights: np.ndarray) -> float:
-    order = np.argsort(values)
-    reached = np.cumsum(weights[order])
-    return float(values[order][np.searchsorted(reached, reached[-1] / 2)])

@@ -31,7 +31,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, pairwise
@@ -268,8 +267,10 @@ def product_sizes(call: Call) -> tuple[float, float, float, float] | None:
     if call.op == "linear":
         return 1.0, float(prod(left[:-1])), float(prod(right[:-1])), float(left[-1])
     if call.op == "_grouped_mm":
-        with suppress(UnknownCost):
-            return grouped_size(left, right, call.dims[2] if len(call.dims) > 2 else ())
+        try:
+            return grouped_size([dims for dims in call.dims[:3] if is_shape(dims)])
+        except UnknownCost:
+            return None
     if len(right) > 2 and len(left) > 1:
         return float(prod(right[:-2])), float(left[-2]), float(right[-1]), float(left[-1])
     columns = right[-1] if len(right) > 1 else 1

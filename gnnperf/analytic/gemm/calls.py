@@ -70,7 +70,7 @@ SIZES: Mapping[str, Callable[[OpCall], Size]] = {
     **dict.fromkeys(("aten::addmm", "aten::_addmm_activation", "aten::baddbmm"), _operands(1)),
     **dict.fromkeys(("aten::matmul", "aten::mv"), _matmul),
     "aten::linear": _linear,
-    GROUPED: lambda call: grouped_size(*(t.shape if t else () for t in (*call.tensors, None)[:3])),
+    GROUPED: lambda call: grouped_size(call.shapes),
 }
 
 

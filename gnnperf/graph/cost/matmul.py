@@ -56,16 +56,19 @@ def scaled_mm(call: OpCall) -> Work:
     return Work(work.flops, total_bytes(a, b) + written)
 
 
-def grouped_size(a: Sequence[int], b: Sequence[int], ends: Sequence[int]) -> tuple[float, float, float, float]:
-    """Number of products of _grouped_mm(a, b, ends), and m, n and k of each.
+def grouped_size(shapes: Sequence[Sequence[int]]) -> tuple[float, float, float, float]:
+    """Number of products of _grouped_mm(a, b, ends), and m, n and k of each, from the shapes of its arguments.
 
     Groups divide the rows of a [m, k] with b [groups, k, n], the columns of b [k, n] with a [groups, m, k], or with two
     matrices the axis that is summed. They count as equal, at most one per row: `ends` are data.
 
     Raises UnknownCost: other shapes.
     """
-    groups = [shape[0] for shape in (a, b) if len(shape) == 3] or [prod(ends) if ends else 0]
-    if {len(a), len(b)} - {2, 3} or len(set(groups)) > 1 or groups[0] < 1 or a[-1] != b[-2]:
+    if len(shapes) < 2:
+        raise UnknownCost
+    a, b, *others = shapes
+    groups = [shape[0] for shape in (a, b) if len(shape) == 3] or [prod(ends) if ends else 0 for ends in others[:1]]
+    if not groups or {len(a), len(b)} - {2, 3} or len(set(groups)) > 1 or groups[0] < 1 or a[-1] != b[-2]:
         raise UnknownCost
     m, n, k = float(a[-2]), float(b[-1]), float(a[-1])
     match len(a), len(b):
@@ -82,9 +85,8 @@ def grouped_size(a: Sequence[int], b: Sequence[int], ends: Sequence[int]) -> tup
 
 def grouped_mm(call: OpCall) -> Work:
     """_grouped_mm(a, b, ends): the experts of a mixture. Matrices of groups without a row are not read."""
-    a, b, ends = call.tensor(0), call.tensor(1), call.optional(2)
-    count, m, n, k = grouped_size(a.shape, b.shape, ends.shape if ends else ())
-    return Work(2.0 * count * m * n * k, count * (m * k + k * n + m * n) * a.item_bytes)
+    count, m, n, k = grouped_size(call.shapes)
+    return Work(2.0 * count * m * n * k, count * (m * k + k * n + m * n) * call.tensor(0).item_bytes)
 
 
 def dot(call: OpCall) -> Work:

@@ -67,6 +67,11 @@ class OpCall:
     values: tuple[str, ...]  # [num_args] text of each scalar argument ("" unknown or not a scalar)
     dtype_assumed: bool  # a shape was recorded without its dtype
 
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """[num_args] the shape of each argument; () where it is no tensor or unknown."""
+        return [() if tensor is None else tensor.shape for tensor in self.tensors]
+
     def tensor(self, arg: int) -> Tensor:
         """Tensor argument `arg`."""
         result = self.optional(arg)

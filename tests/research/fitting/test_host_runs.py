@@ -17,7 +17,7 @@ def run_of(campaign: str, **us: float) -> HostRun:
 
 
 def fitted(*runs: HostRun) -> AnalyticConstants:
-    return fit_host_runs(runs, default_constants("gpu"))
+    return fit_host_runs(runs, default_constants("gpu"))[0]
 
 
 def test_an_overhead_is_the_geometric_mean_of_campaigns_however_many_runs_one_has() -> None:
@@ -25,6 +25,8 @@ def test_an_overhead_is_the_geometric_mean_of_campaigns_however_many_runs_one_ha
     result = fitted(run_of("fast", mm=10.0), *slow)
     assert result.host_overhead_us[("T2", "mm")] == pytest.approx(20.0)  # sqrt(10 * 40)
     assert result.segment_us["T2"] == pytest.approx(20.0)
+    campaigns = fit_host_runs([run_of("fast", mm=10.0), *slow], result)[1]
+    assert campaigns.to_dict() == pytest.approx({"fast": 0.5, "slow": 2.0})
 
 
 def test_an_op_that_only_the_slow_host_ran_is_scaled_to_the_reference() -> None:
