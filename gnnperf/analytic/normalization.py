@@ -142,6 +142,9 @@ FORMS: Mapping[str, tuple[Callable[..., np.ndarray], int, int | None]] = {
        for name in ("native_layer_norm", "layer_norm", "rms_norm", "_fused_rms_norm")},
     "aten::native_layer_norm_backward": (layer_norm_backward_us, 1, 5),
     "aten::_fused_rms_norm_backward": (layer_norm_backward_us, 1, 4),
+    **dict.fromkeys(("FusedLayerNormAffineFunction", "FusedRMSNormAffineFunction"), (layer_norm_us, 0, 1)),  # apex
+    **dict.fromkeys(("FusedLayerNormAffineFunctionBackward", "FusedRMSNormAffineFunctionBackward"),
+                    (layer_norm_backward_us, 0, None)),
     **{f"aten::{name}": (softmax_us, 0, None)
        for name in ("_softmax", "_log_softmax", "_safe_softmax", "softmax", "log_softmax")},
     **dict.fromkeys(("aten::_softmax_backward_data", "aten::_log_softmax_backward_data"),

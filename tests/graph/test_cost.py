@@ -242,6 +242,10 @@ BYTES: dict[str, tuple[str, list, list[str] | None, list[str] | None, float]] = 
                               ["", "-1", "True"], 64 + 128),
     "layer norm": ("aten::native_layer_norm", [[4, 8], [], [8], [8], []],
                    ["float", "ScalarList", "float", "float", "Scalar"], None, 2 * 128 + 64),
+    "apex's layer norm": ("FusedLayerNormAffineFunction", [[4, 8], [8], [8], []], ["float"] * 3 + ["ScalarList"], None,
+                          2 * 128 + 64),
+    "its gradient is given the result's only": (
+        "FusedLayerNormAffineFunctionBackward", [[4, 8]], ["float"], None, 5 * 128),
     "batch norm reads twice": ("aten::native_batch_norm", [[2, 3, 4], [3], [3], [3], [3], []],
                                ["float"] * 5 + ["Scalar"], ["", "", "", "", "", "True"], 3 * 96 + 4 * 12),
     "batch norm in evaluation reads once": ("aten::native_batch_norm", [[2, 3, 4], [3], [3], [3], [3], []],

@@ -13,6 +13,7 @@ from gnnperf.graph.cost.op_call import Formula, OpCall, Tensor, UnknownCost, Wor
 # and softmax rows are kept on chip between their passes.
 
 FORWARD_FLOPS = 8.0  # mean 1, variance 3, normalize 2, scale and shift 2
+RMS_FLOPS = 4.0  # square 2, scale 2
 EVAL_FLOPS = 4.0  # statistics are given: normalize 2, scale and shift 2
 BACKWARD_FLOPS = 14.0  # two reductions (4), their use (6), gradients of scale and shift (4)
 SOFTMAX_FLOPS = 13.0  # maximum 1, subtract 1, exponential 10 (see elementwise.TRANSCENDENTAL), sum 1; divide is in it
@@ -42,8 +43,18 @@ def layer_norm(call: OpCall) -> Work:
 
 
 def rms_norm(call: OpCall) -> Work:
-    """rms_norm(input, normalized_shape, weight, eps): square 2, scale 2."""
-    return _passes(call.tensor(0), 1, 4.0, call.optional(2))
+    """rms_norm(input, normalized_shape, weight, eps)."""
+    return _passes(call.tensor(0), 1, RMS_FLOPS, call.optional(2))
+
+
+def apex_layer_norm(call: OpCall) -> Work:
+    """apex.normalization's FusedLayerNormAffineFunction(input, weight, bias, ...)."""
+    return _passes(call.tensor(0), 1, FORWARD_FLOPS, call.optional(1), call.optional(2))
+
+
+def apex_norm_backward(call: OpCall) -> Work:
+    """Its gradient(grad_output), which reads the input as well; each is read twice."""
+    return _passes(call.tensor(0), 4, BACKWARD_FLOPS)
 
 
 def _backward(flops: float, reads: int) -> Formula:
@@ -174,6 +185,9 @@ FORMULAS: dict[OpFamily, dict[str, Formula]] = {
         "aten::group_norm": lambda call: _passes(call.tensor(0), 2, FORWARD_FLOPS, call.optional(2), call.optional(3)),
         **of_ops("native_layer_norm layer_norm", layer_norm),
         **of_ops("_fused_rms_norm rms_norm", rms_norm),
+        "FusedLayerNormAffineFunction": apex_layer_norm,
+        "FusedRMSNormAffineFunction": lambda call: _passes(call.tensor(0), 1, RMS_FLOPS, call.optional(1)),
+        **of_ops("LayerNormAffineFunctionBackward RMSNormAffineFunctionBackward", apex_norm_backward, "Fused"),
     },
     OpFamily.SOFTMAX: {
         **of_ops("_softmax _log_softmax _safe_softmax softmax log_softmax", softmax),

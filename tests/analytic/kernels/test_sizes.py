@@ -167,6 +167,8 @@ def test_kernels_of_cudnn_compute_two_blocks_on_a_diagonal() -> None:
         ("aten::native_layer_norm", [[6, 4, 8], [], [], []], (24, 8)),
         ("aten::_softmax", [[6, 4, 8], [], []], (24, 8)),
         ("aten::native_layer_norm_backward", [[6, 8], [6, 8], [], [6, 1], [6, 1], [8], [8]], (6, 8)),
+        ("FusedLayerNormAffineFunction", [[2, 3, 8], [8], [8]], (6, 8)),
+        ("FusedRMSNormAffineFunctionBackward", [[2, 3, 8]], (6, 8)),
     ],
 )
 def test_rows_and_columns(op: str, shapes: list[list[int]], expected: tuple[int, int]) -> None:
