@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.analytic.constants_file import AboveZero, constants_from, read_constants, rounded
-from gnnperf.analytic.contention_constants import ContentionConstants, CpuContention, default_contention
+from gnnperf.analytic.contention_constants import ContentionConstants, CpuContention
 from gnnperf.core.errors import InputError, require
 from gnnperf.hardware import load_cluster, load_device
 from gnnperf.hardware.contention import UNLIMITED, Bucket
@@ -80,11 +80,6 @@ def test_what_does_not_fit_is_one_message(changed: dict[str, Any], message: str)
 CONSTANTS = ContentionConstants(CpuContention(2e9, 5e8), "a test")
 
 
-def test_what_is_saved_is_read(tmp_path: Path) -> None:
-    write_constants(tmp_path / "own.yaml", CONSTANTS, 6)
-    assert read_constants(tmp_path / "own.yaml", ContentionConstants) == CONSTANTS
-
-
 def test_a_gpu_has_its_own_links() -> None:
     result = CONSTANTS.on(load_cluster("hgx_h100"))
     assert (result.ranks_per_inner_link, result.ranks_per_outer_link, result.ranks_per_node) == (1, 1, 8)
@@ -113,7 +108,3 @@ def test_the_analytical_prediction_is_of_ops_isolated() -> None:
     isolated = AnalyticPredictor(contention=CONSTANTS).predict(graph, cluster).isolated
     assert isolated is not None
     assert (np.asarray(isolated.nodes).all(), isolated.contention) == (True, CONSTANTS.on(cluster))
-
-
-def test_shipped_constants_name_their_command() -> None:
-    assert "research.fitting.contention" in default_contention().provenance

@@ -7,8 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from convolved import convolution, flops_us, sizes
-from hypothesis import given
-from hypothesis import strategies as st
 from round_device import CONSTANTS, DEVICE
 
 from gnnperf.analytic.convolution.calls import convolutions_us
@@ -174,12 +172,3 @@ def test_implicit_products_read_pixels_once() -> None:
     us = matrix_units_us(convolution(channels=32, out=32), FORWARD, np.zeros(1), 2, ROUND,
                          lambda result, splits=(): 1e3 * result.item_bytes)  # fmt: skip
     assert us == pytest.approx([1.5e3 * 2 * tensors / patches])
-
-
-@given(st.integers(1, 64), st.integers(1, 64), st.sampled_from(list(ConvolutionPass)))
-def test_more_images_are_never_faster(one: int, other: int, which: ConvolutionPass) -> None:
-    few, many = (
-        algorithms(convolution(images=n), which, 4, DEVICE, CONSTANTS, flops_us).fastest_us(ALIKE)[0]
-        for n in sorted((one, other))
-    )
-    assert few <= many
