@@ -14,6 +14,7 @@ from research.recording import cpu_gloo as gloo
 from research.recording.build import build
 from research.recording.dataset import calibrate_first, record_all
 from research.recording.gpu_recipe import gpu as gpu_plan
+from research.recording.gpu_recipe import gpu_programs as gpu_programs_plan
 from research.recording.length_recipe import cpu_lengths as lengths_plan
 from research.recording.plan import Plan
 from research.recording.program_recipe import cpu_programs as programs_plan
@@ -60,3 +61,4 @@ cpu_again = partial(record_dataset, gloo.cpu_again)
 cpu_lengths = partial(record_dataset, lengths_plan)
 cpu_programs = partial(record_dataset, programs_plan)
 gpu = partial(record_dataset, gpu_plan)
+gpu_programs = partial(record_dataset, gpu_programs_plan)

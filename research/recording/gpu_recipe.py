@@ -64,14 +64,23 @@ OTHER_INPUTS = (
     ("graph_sage", 256, 64), ("whisper", 128, 8), ("gat", 64, 16), ("clip", 224, 32), ("gcn", 128, 128),
     ("wav2vec2", 80_000, 8),
 )  # fmt: skip
-FLOAT32 = ("convnext", "gat", "gcn", "lstm")
+# Of `gpu_programs`: programs that no other GPU of ours has run.
+NEW = (
+    ("qwen3", 1024, 4), ("resnext50", 224, 32), ("qwen3_moe", 512, 8), ("segformer", 512, 8), ("lora", 1024, 4),
+    ("gin", 256, 64), ("mae", 224, 32), ("conformer", 80_000, 8), ("vgg16", 224, 32), ("xlnet", 512, 8),
+    ("poolformer", 224, 64), ("patchtst", 512, 256), ("mobilevit", 256, 64), ("spectrum", 1024, 8),
+    ("fnet", 512, 16), ("coatnet", 224, 32),
+)  # fmt: skip
+FLOAT32 = ("convnext", "fnet", "gat", "gcn", "gin", "lstm")
 OPTIMIZER_OF = {
     "gpt2": "adamw_fused",
     "llama": "adamw_fused",
     "vit": "adamw_fused",
     "efficientnet_b0": "rmsprop",
     "mobilenetv3": "rmsprop",
+    "qwen3": "adamw_fused",
     "resnet50": "sgd",
+    "vgg16": "sgd",
     "deeplab": "sgd",
 }
 
@@ -126,6 +135,30 @@ def gpu(programs: Programs = REAL) -> Plan:
         splits={"program": by_program([*eager, *accelerated])},
         axes={"program": "programs"},
     )  # fmt: skip
+
+
+# Programs of `gpu` whose tables are large: a step has thousands of short kernels.
+LONG_STEPS = ("bart", "deberta", "deeplab", "densenet121", "efficientnet_b0", "mobilenetv3", "regnety", "swin", "t5",
+              "wav2vec2", "whisper")  # fmt: skip
+
+
+def gpu_programs(programs: Programs = REAL, new: Sequence[tuple[str, int, int]] = NEW) -> Plan:
+    """The plan for a second GPU: in turns, programs that are new and those of `gpu` again.
+
+    The new ones ask how the model does on programs it has not seen, the others how it moves from GPU to GPU.
+    """
+    first = gpu(programs)
+    eager = [_isolated(w) for w in chain.from_iterable(zip_longest(*programs.eager)) if w is not None]
+    again = [run for run in eager if _program(run.workload) not in LONG_STEPS]
+    turns = chain.from_iterable(zip_longest(map(_isolated, _library(new)), again))
+    runs = [*(run for run in turns if run is not None), *map(_isolated, programs.accelerated)]
+    part_of = {name: part for part, names in first.splits["program"].items() for name in names}
+    split: dict[str, list[str]] = {"train": [], "val": [], "test": []}
+    for run in runs:
+        split[part_of.get(run.name, "test")].append(run.name)
+    return replace(first, name="gpu-programs", runs=tuple(runs), steps=replace(STEPS, profiled=2), pairs=(),
+                   splits={"program": split}, axes={"program": "programs; those that `gpu` has are in its parts"},
+                   repeats=1)  # fmt: skip
 
 
 def _isolated(workload: Workload) -> RunSpec:

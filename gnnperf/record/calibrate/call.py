@@ -123,9 +123,11 @@ def _tensors(point: OpPoint, device: torch.device, generator: torch.Generator) -
     for place, (shape, name) in enumerate(zip(point.shapes, point.dtypes, strict=True)):
         if shape is None:
             yield None
-        elif place == 2 and name_of_op.endswith("embedding_bag"):  # where bags begin
-            lookups = point.shapes[1] or (0,)
-            yield (torch.arange(shape[0]) * lookups[0] // max(shape[0], 1)).to(device=device, dtype=dtype_of(name))
+        elif place == 2 and name_of_op.endswith(("embedding_bag", "_grouped_mm")):  # equal bags, or groups of rows
+            is_bag = name_of_op.endswith("embedding_bag")
+            divided = point.shapes[1 if is_bag else 0] or (0,)
+            bounds = torch.arange(shape[0] + 1) * divided[0] // max(shape[0], 1)
+            yield (bounds[:-1] if is_bag else bounds[1:]).to(device=device, dtype=dtype_of(name))  # begins; ends
         elif name.startswith(SPARSE):
             yield _sparse(shape, point, device, generator, dtype_of(name))
         else:
@@ -162,4 +164,5 @@ def random_tensor(
     uniform = torch.rand(shape, generator=generator, device=device, dtype=torch.float64)
     if dtype is torch.bool:
         return uniform < 0.5
+    rows = min(rows, torch.iinfo(dtype).max)
     return (uniform.pow(skew) * rows).floor().clamp_(max=max(rows - 1, 0)).to(dtype)

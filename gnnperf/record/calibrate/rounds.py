@@ -115,10 +115,10 @@ def results(rounds: Sequence[Sequence[Reading]]) -> list[Result]:
 
 # From latencies to a device's numbers: sustained rates, launch floor, and what links do.
 
-PRODUCTS = ("aten::mm", "aten::bmm", "aten::_scaled_mm")
+PRODUCTS = ("aten::mm", "aten::bmm", "aten::_scaled_mm", "aten::_int_mm")
 STREAMS = {"aten::copy_": "copy", "aten::sum": "read", "aten::add.out": "triad"}
 PLAIN_DTYPES = {"float8_e4m3fn": "float8"}
-MATRIX_UNITS = ("float16", "bfloat16", "float8")  # whose products on a GPU run in matrix units
+MATRIX_UNITS = ("float16", "bfloat16", "float8", "int8")  # whose products on a GPU run in matrix units
 FAR_BEYOND = 3.0  # times the last-level cache: what a stream moves then comes from memory
 
 

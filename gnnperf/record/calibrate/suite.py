@@ -9,7 +9,7 @@ from typing import Any
 
 from gnnperf.record.calibrate.point import Direction, OpPoint, op_point
 
-ITEM_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2, "float8_e4m3fn": 1, "int64": 8}
+ITEM_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2, "float8_e4m3fn": 1, "int64": 8, "int8": 1}
 FLOOR_OP = "aten::neg_"
 
 
@@ -36,6 +36,8 @@ class Sizes:
     oblong: tuple[tuple[int, int, int], ...] = ()  # (m, k, n) of float32 and bfloat16 products
     batched: tuple[tuple[int, int], ...] = ()  # (batch, n) of n x n x n products
     backward: tuple[int, ...] = ()  # edges of float32 products whose gradient is measured
+    int8: tuple[int, ...] = ()  # edges of int8 products, whose results are int32
+    grouped: tuple[tuple[int, int, int, int], ...] = ()  # (groups, m of all, k, n) of bfloat16 products of experts
 
 
 CPU = Sizes(
@@ -63,6 +65,8 @@ CUDA = Sizes(
              Lookup(1, 10_000_000, 128, 8192, 1, 1.0), Lookup(1, 10_000_000, 128, 8192, 32, 1.0),
              Lookup(1, 10_000_000, 128, 8192, 32, 4.0)),
     backward=(512, 2048),
+    int8=(512, 2048, 8192),
+    grouped=((8, 8192, 1024, 4096), (16, 16384, 512, 256), (64, 16384, 2048, 1408), (128, 4096, 2048, 768)),
 )  # fmt: skip
 FP8_EDGES = (512, 2048, 8192)
 
@@ -77,6 +81,7 @@ def points(sizes: Sizes, fp8: bool = False) -> tuple[OpPoint, ...]:
     result += [batched(b, n, dtype) for b, n in sizes.batched for dtype in ("float32", "bfloat16")]
     result += [product(n, n, n, "float32", direction=Direction.BACKWARD) for n in sizes.backward]
     result += [scaled_product(n) for n in FP8_EDGES if fp8]
+    result += [int8_product(n) for n in sizes.int8] + [grouped(*shape) for shape in sizes.grouped]
     result += [point for num_bytes in sizes.stream_bytes for point in streams(num_bytes)]
     result += [point for lookup in sizes.lookups for point in lookups(lookup)]
     return tuple(result)
@@ -112,6 +117,21 @@ def scaled_product(n: int) -> OpPoint:
         flops=2.0 * n**3,
         moved_bytes=4.0 * n * n,
     )
+
+
+def int8_product(n: int) -> OpPoint:
+    """n x n x n of 8-bit integers; the second operand is transposed, as the hardware wants it."""
+    moved = 6.0 * n * n  # the result has 4 bytes per number
+    return op_point("aten::_int_mm", [(n, n)] * 2, "int8", transposed=(1,), flops=2.0 * n**3, moved_bytes=moved)
+
+
+def grouped(groups: int, m: int, k: int, n: int) -> OpPoint:
+    """Rows [m, k], as many of each group, times its own [k, n]; weights are transposed, as linear layers have them."""
+    moved = (m * k + groups * k * n + m * n) * ITEM_BYTES["bfloat16"]
+    return OpPoint(
+        "aten::_grouped_mm", ((m, k), (groups, k, n), (groups,)), ("bfloat16", "bfloat16", "int32"),
+        transposed=(1,), flops=2.0 * m * k * n, moved_bytes=float(moved),
+    )  # fmt: skip
 
 
 def streams(num_bytes: int) -> Iterator[OpPoint]:

@@ -2,7 +2,7 @@
 
 import importlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -19,6 +19,7 @@ from research.recording.workloads.public_library import (
     clip,
     graph,
     images_to_classes,
+    labels,
     segmentation,
     sound,
     speech_to_text,
@@ -131,6 +132,31 @@ def _lstm(at: LibraryModel) -> Program:
     return Program(Recurrent(1024), lambda: {"x": tokens(at)}, loss)
 
 
+def _adapted(at: LibraryModel) -> Program:
+    """LLaMA whose linear layers have low-rank adapters (Hu et al. 2022), which alone are trained."""
+    library = importlib.import_module("peft")
+    program = transformers_model("LlamaForCausalLM", LLAMA, text, at)
+    return replace(
+        program, model=library.get_peft_model(program.model, library.LoraConfig(target_modules="all-linear"))
+    )
+
+
+def _images(at: LibraryModel) -> Inputs:
+    return {"pixel_values": torch.randn(at.batch, 3, at.size, at.size)}
+
+
+def _labeled_images(at: LibraryModel) -> Inputs:
+    return _images(at) | {"labels": torch.randint(0, 10, (at.batch, at.size, at.size))}
+
+
+def _spectra(at: LibraryModel) -> Inputs:
+    return {"input_values": torch.randn(at.batch, at.size, 128), "labels": labels(at)}
+
+
+def _series(at: LibraryModel) -> Inputs:
+    return {"past_values": torch.randn(at.batch, at.size, 7), "future_values": torch.randn(at.batch, 96, 7)}
+
+
 GPT2 = {"n_layer": 6, "vocab_size": VOCABULARY}
 LLAMA = {"hidden_size": 1024, "num_hidden_layers": 6, "num_attention_heads": 16, "num_key_value_heads": 4,
          "intermediate_size": 2816, "vocab_size": VOCABULARY}  # fmt: skip
@@ -149,6 +175,16 @@ WHISPER = {"encoder_layers": 4, "decoder_layers": 4, "d_model": 512, "encoder_at
 WAV2VEC2 = {"num_hidden_layers": 6, "mask_time_prob": 0.0, "layerdrop": 0.0}
 MIXTRAL = {"hidden_size": 512, "num_hidden_layers": 3, "num_attention_heads": 8, "num_key_value_heads": 4,
            "intermediate_size": 1024, "num_local_experts": 4, "vocab_size": VOCABULARY}  # fmt: skip
+QWEN3 = LLAMA | {"num_hidden_layers": 4, "head_dim": 128, "num_attention_heads": 8}
+QWEN3_MOE = MIXTRAL | {"head_dim": 64, "moe_intermediate_size": 256, "num_experts": 16, "num_experts_per_tok": 4}
+XLNET = {"d_model": 768, "n_layer": 4, "n_head": 12, "d_inner": 3072, "vocab_size": VOCABULARY}
+CONFORMER = WAV2VEC2 | {"num_hidden_layers": 3, "hidden_size": 512, "num_attention_heads": 8, "intermediate_size": 2048,
+                        "vocab_size": 32}  # fmt: skip
+SPECTRUM = {"num_hidden_layers": 4, "num_labels": 1000}
+MAE = {"num_hidden_layers": 4, "decoder_num_hidden_layers": 2}
+PATCHTST = {"context_length": 512, "num_input_channels": 7, "prediction_length": 96, "patch_length": 16,
+            "patch_stride": 8, "d_model": 256, "num_attention_heads": 8, "ffn_dim": 1024,
+            "num_hidden_layers": 3}  # fmt: skip
 CLIP_PARTS = {
     "text_config": {"num_hidden_layers": 4, "vocab_size": VOCABULARY},
     "vision_config": {"num_hidden_layers": 4},
@@ -165,21 +201,37 @@ MODELS: Mapping[str, Callable[[LibraryModel], Program]] = MappingProxyType({
     "vit": partial(classifier, "vit_small_patch16_224", {}),
     "swin": partial(classifier, "swin_tiny_patch4_window7_224", {}),
     "mixer": partial(classifier, "mixer_b16_224", {}),
+    "vgg16": partial(classifier, "vgg16_bn", {}),
+    "resnext50": partial(classifier, "resnext50_32x4d", {}),
+    "coatnet": partial(classifier, "coatnet_nano_rw_224", {}),
+    "poolformer": partial(classifier, "poolformer_s12", {}),
+    "mobilevit": partial(classifier, "mobilevitv2_100", {}),
+    "segformer": partial(transformers_model, "SegformerForSemanticSegmentation", {"num_labels": 10}, _labeled_images),
+    "mae": partial(transformers_model, "ViTMAEForPreTraining", MAE, _images),
     "deeplab": partial(segmentation, "deeplabv3_resnet50"),
     "video_resnet": partial(_video, "r3d_18"),
     "gpt2": partial(transformers_model, "GPT2LMHeadModel", GPT2, text),
     "llama": partial(transformers_model, "LlamaForCausalLM", LLAMA, text),
     "mixtral": partial(transformers_model, "MixtralForCausalLM", MIXTRAL, text),
+    "qwen3": partial(transformers_model, "Qwen3ForCausalLM", QWEN3, text),
+    "qwen3_moe": partial(transformers_model, "Qwen3MoeForCausalLM", QWEN3_MOE, text),
+    "lora": _adapted,
+    "xlnet": partial(transformers_model, "XLNetLMHeadModel", XLNET, text),
+    "fnet": partial(transformers_model, "FNetForMaskedLM", BERT, text),
     "bert": partial(transformers_model, "BertForMaskedLM", BERT, text),
     "deberta": partial(transformers_model, "DebertaV2ForMaskedLM", DEBERTA, text),
     "t5": partial(transformers_model, "T5ForConditionalGeneration", T5, translation),
     "bart": partial(transformers_model, "BartForConditionalGeneration", BART, translation),
     "whisper": partial(transformers_model, "WhisperForConditionalGeneration", WHISPER, partial(speech_to_text, FRAMES)),
     "wav2vec2": partial(transformers_model, "Wav2Vec2ForCTC", WAV2VEC2, partial(sound, 1, LETTERS)),
+    "conformer": partial(transformers_model, "Wav2Vec2ConformerForCTC", CONFORMER, partial(sound, 1, LETTERS)),
+    "spectrum": partial(transformers_model, "ASTForAudioClassification", SPECTRUM, _spectra),
+    "patchtst": partial(transformers_model, "PatchTSTForPrediction", PATCHTST, _series),
     "clip": partial(clip, CLIP_PARTS, 64),
     "gcn": partial(_graph, "GCN"),
     "gat": partial(_graph, "GAT"),
     "graph_sage": partial(_graph, "GraphSAGE"),
+    "gin": partial(_graph, "GIN"),
     "diffusion": _diffusion,
     "lstm": _lstm,
 })  # fmt: skip

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from gnnperf.core.errors import InputError
-from gnnperf.record.calibrate.call import calls, overload_of, random_tensor
+from gnnperf.record.calibrate.call import _tensors, calls, overload_of, random_tensor
 from gnnperf.record.calibrate.point import Direction, OpPoint, op_point
-from gnnperf.record.calibrate.suite import CPU, Lookup, Sizes, lookups, points
+from gnnperf.record.calibrate.suite import CPU, Lookup, Sizes, grouped, lookups, points
 
 HERE = torch.device("cpu")
 TINY = Sizes(products={"float32": (4,)}, stream_bytes=(64,), lookups=(Lookup(2, 10, 4, 3, 2, 2.0),),
@@ -30,6 +30,7 @@ def run(point: OpPoint) -> list[Any]:
         (op_point("aten::mm", [(2, 3), (3, 5)], "float32", transposed=(1,)), (2, 5)),
         (op_point("aten::cat", [(2, 3), (4, 3)], "float32"), (6, 3)),
         (op_point("aten::add.out", [(8,)] * 3, "float32", arguments=(("alpha", 3.0),)), (8,)),  # into its third tensor
+        (op_point("aten::_int_mm", [(32, 16), (16, 8)], "int8", transposed=(1,)), (32, 8)),
         (OpPoint("aten::add_", ((100, 4), (3, 4)), ("float32", "sparse_float32")), (100, 4)),  # to its rows only
     ],
 )
@@ -37,6 +38,16 @@ def test_a_result_has_its_shape_and_no_graph(point: OpPoint, shape: tuple[int, .
     (result,) = run(point)
     assert isinstance(result, torch.Tensor) and not result.is_sparse
     assert (result.shape, result.requires_grad) == (shape, False)
+
+
+def test_equal_groups_of_rows_are_multiplied_by_matrices_of_their_own() -> None:
+    point = grouped(2, 8, 16, 16)
+    rows, weights, ends = _tensors(point, HERE, generator())
+    assert ends.tolist() == [4, 8]
+    expected = torch.cat([rows[:4].float() @ weights[0].float(), rows[4:].float() @ weights[1].float()])
+    (result,) = run(point)
+    torch.testing.assert_close(result.float(), expected, rtol=0.02, atol=0.05)
+    assert (point.flops, point.moved_bytes) == (2 * 8 * 16 * 16, 2 * (8 * 16 + 2 * 16 * 16 + 8 * 16))
 
 
 def test_a_gradient_has_one_part_per_floating_input_and_can_be_repeated():
