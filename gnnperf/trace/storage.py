@@ -62,8 +62,8 @@ def write_files(run: RunTrace, folder: Path, *, smallest: bool = False) -> None:
     feeds = [t.feeds.assign(rank=t.meta.rank) for t in run.tables if len(t.feeds)]
     if feeds:
         arrow = pa.Table.from_pandas(pd.concat(feeds), schema=FEEDS_SCHEMA, preserve_index=False)
-        pq.write_table(arrow, folder / FEEDS_FILE, compression="zstd", column_encoding="DELTA_BINARY_PACKED",
-                       use_dictionary=False)  # fmt: skip
+        pq.write_table(arrow, folder / FEEDS_FILE, column_encoding="DELTA_BINARY_PACKED", use_dictionary=False,
+                       write_statistics=False, store_schema=False, **_codec(smallest))  # fmt: skip
     if run.card is not None:
         (folder / CARD).write_text(files.readable(run.card))
 
@@ -90,12 +90,16 @@ def _write_events(tables: Sequence[TraceTable], path: Path, *, smallest: bool) -
     numbers = [column.name for column in table.schema if column.type != pa.string()]
     with pq.ParquetWriter(
         path, table.schema, use_dictionary=False,
-        compression="brotli" if smallest else "zstd", compression_level=BROTLI_LEVEL if smallest else ZSTD_LEVEL,
         use_byte_stream_split=numbers, write_statistics=False, store_schema=False,
-        write_page_checksum=True,
+        write_page_checksum=True, **_codec(smallest),
     ) as file:  # fmt: skip
         file.write_table(table)
         file.add_key_value_metadata({META_KEY: meta})
+
+
+def _codec(smallest: bool) -> dict[str, Any]:
+    name, level = ("brotli", BROTLI_LEVEL) if smallest else ("zstd", ZSTD_LEVEL)
+    return {"compression": name, "compression_level": level}
 
 
 def read_tables(path: Path, has_rank: Callable[[int], bool] = lambda rank: True) -> list[TraceTable]:

@@ -16,6 +16,7 @@ import torch
 
 from gnnperf.core import InputError, each, files
 from gnnperf.record import card, host_state
+from gnnperf.record.calibrate.run import ROUNDS_FILE
 from gnnperf.record.launcher import RankFailed
 from research.recording.plan import Plan, recording_name
 from research.recording.probe import NoiseProbe, device_probe_us, drift, fastest, probe_us
@@ -62,7 +63,8 @@ def calibrate_first(raw: Path, minutes: float, say: Say) -> None:
 
 def copy_calibration(raw: Path, out: Path) -> None:
     if (raw / CALIBRATION).is_dir():
-        shutil.copytree(raw / CALIBRATION, out / CALIBRATION, dirs_exist_ok=True)
+        without_rounds = shutil.ignore_patterns(ROUNDS_FILE)  # the table of ops has their medians and intervals
+        shutil.copytree(raw / CALIBRATION, out / CALIBRATION, dirs_exist_ok=True, ignore=without_rounds)
 
 
 def record_all(
