@@ -1,12 +1,15 @@
 """Kernels of recorded GPU runs, blind: closed forms next to the plain roofline, by what the fits had seen.
 
     python -m research.benchmarks recorded_kernels
-    python -m research.benchmarks.recorded_kernels conv        every recording, and parts of the split
+    python -m research.benchmarks.recorded_kernels h100        the same of another GPU, which gave no constant
+    python -m research.benchmarks.recorded_kernels h200 conv   every recording, and parts of the split
 
 Prints a Markdown table. Latencies of equal calls of a run are means over its steps. The programs that train in the
 split `program` gave constants; "others" are all other recordings. Errors are weighted by time: sum of |predicted -
 measured| over measured. "total" is predicted over measured.
 """
+
+from pathlib import Path
 
 import pandas as pd
 
@@ -15,14 +18,16 @@ from gnnperf.analytic.kernels.dispatch import kernel_times, roofline_us
 from gnnperf.core import OpFamily
 from gnnperf.hardware import load_device
 from research.benchmarks._frame import print_head, print_row, run_main
-from research.fitting.recorded import DEVICE, OTHERS, TRAIN, recorded_calls
+from research.fitting.recorded import OTHERS, TRAIN, recorded_calls
 
+DATA, DEVICE_OF = Path("datasets"), {"h200": "h200", "h100": "h100_sxm"}  # of each data set
 LEAST_SHARE = 0.005  # of the time: families and ops below it are in the sum only
 
 
-def kernels() -> pd.DataFrame:
-    """A row per distinct call of a recording: us of all its kernels, measured, by form and by roofline."""
-    rows, device, power = recorded_calls(), load_device(DEVICE), default_constants("gpu").roofline_power
+def kernels(name: str) -> pd.DataFrame:
+    """A row per distinct call of a data set's recordings: us of all kernels, measured, by form and by roofline."""
+    device, power = load_device(DEVICE_OF[name]), default_constants("gpu").roofline_power
+    rows = recorded_calls(DATA / name, device.name)
     calls, number = rows["call"].tolist(), rows["number"]
     form_us, plain_us = kernel_times(calls, device, power).latency_us, roofline_us(calls, device, power)
     return rows.assign(measured_us=rows["total_us"], form=form_us * number, roofline=plain_us * number)
@@ -38,13 +43,14 @@ def _figures(rows: pd.DataFrame) -> list[str]:
 
 
 def main(arguments: list[str]) -> None:
-    rows = kernels()
+    name, *families = arguments or ["h200"]
+    rows = kernels(name)
     backward = rows["op"].str.contains("backward").map({True: ", backward", False: ""})
     apart = rows["family"].isin([str(one) for one in (OpFamily.CONV, OpFamily.ATTENTION, OpFamily.NORM)])
     rows["kind"] = rows["family"] + backward.where(apart, "")  # with the direction where that has forms of its own
     columns = ("ms", "error by time %", "roofline %", "total")
-    if arguments:
-        own = rows[rows["family"] == arguments[0]]
+    if families:
+        own = rows[rows["family"] == families[0]]
         print_head("kernels", "split", "run", *columns)
         for keys, part in pd.concat([own, own.assign(run="all")]).groupby(["kind", "split", "run"]):
             print_row(*keys, *_figures(part))

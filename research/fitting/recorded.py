@@ -59,17 +59,17 @@ def calls_of(graph: ExecutionGraph) -> pd.DataFrame:
     return result.assign(us=us, number=times["sum"] / us)
 
 
-def recorded_calls() -> pd.DataFrame:
+def recorded_calls(data: Path = DATA, device: str = DEVICE) -> pd.DataFrame:
     """Calls of all recordings, and whether they draw a mask of dropout; those of training programs gave constants."""
-    parts_of = {name: part for part, names in read_json(DATA / "splits.json")["program"].items() for name in names}
+    parts_of = {name: part for part, names in read_json(data / "splits.json")["program"].items() for name in names}
     parts = []
-    for one in (one for repeats in read_recordings(DATA).values() for one in repeats.values()):
+    for one in (one for repeats in read_recordings(data).values() for one in repeats.values()):
         calls = calls_of(load_graph(one.path, None))
         calls["dropped"] = calls["op"].str.endswith(CUDNN) & (calls["kernels"] > 1)  # backward calls do not show it
         split = parts_of.get(one.name, "not listed")
         part = TRAIN if split == TRAIN else OTHERS
         parts.append(calls.assign(part=part, split=split, run=one.name, masked=bool(calls["dropped"].any())))
-    return pd.concat(parts, ignore_index=True).assign(device=DEVICE)
+    return pd.concat(parts, ignore_index=True).assign(device=device)
 
 
 def forms_us(rows: pd.DataFrame, memory: MemoryConstants) -> np.ndarray:

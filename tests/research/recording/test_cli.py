@@ -20,7 +20,7 @@ def options(out: Path, raw: Path | None = None) -> argparse.Namespace:
 
 
 def test_the_recipes() -> None:
-    assert set(ENTRY_POINTS) == {"demo", "cpu-gloo", "cpu-again", "cpu-lengths", "cpu-programs", "gpu"}
+    assert set(ENTRY_POINTS) == {"demo", "cpu-gloo", "cpu-again", "cpu-lengths", "cpu-programs", "gpu", "gpu-programs"}
 
 
 @pytest.mark.parametrize("name", sorted(ENTRY_POINTS))
