@@ -32,7 +32,7 @@ CALIBRATED_EDGE = 4096
 # matrix units were fitted on; those of lanes were fitted on the same product again and again.
 PROGRAM_TURNS = {True: 6.0, False: 1.0}
 GROUPED = "aten::_grouped_mm"  # its edges are means over groups, none of which is odd: rows have the total's length
-SCALED = "aten::_scaled_mm"  # takes operands in 8 bits; other ops in 8 bits quantize their input
+EIGHT_BITS = ("aten::_scaled_mm", "aten::_int_mm")  # take operands in 8 bits; other ops in 8 bits quantize their input
 ODD_SLOWDOWN = 3.4  # of what arithmetic or bytes take at least; TraceLens (MIT): bmm of bf16 with edges 3137, 5185
 DENSE = 1.0 - 1e-6  # of the FLOPs that shapes imply; with fewer, an operand is sparse: its stored values are a roofline
 # Generations after those of the tables have tiles of 32 and 64 for batched float32 products of such edges (NeuSight's
@@ -66,7 +66,7 @@ def _linear(call: OpCall) -> Size:
 
 
 SIZES: Mapping[str, Callable[[OpCall], Size]] = {
-    **dict.fromkeys(("aten::mm", "aten::bmm", "aten::_scaled_mm"), _operands(0)),
+    **dict.fromkeys(("aten::mm", "aten::bmm", *EIGHT_BITS), _operands(0)),
     **dict.fromkeys(("aten::addmm", "aten::_addmm_activation", "aten::baddbmm"), _operands(1)),
     **dict.fromkeys(("aten::matmul", "aten::mv"), _matmul),
     "aten::linear": _linear,
@@ -78,7 +78,7 @@ def products_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     """[n] us of calls of matrix products; NaN: another op, shapes not recorded, or a dtype without a rate."""
     sizes = sized(calls, product_size, 4)
     result = np.full(len(calls), np.nan)
-    kinds = [(plain_dtype(call.known_dtype), call.tf32, call.op_name == SCALED) for call in calls]
+    kinds = [(plain_dtype(call.known_dtype), call.tf32, call.op_name in EIGHT_BITS) for call in calls]
     for dtype, tf32, quantized in sorted(set(kinds)):
         same = np.array([kind == (dtype, tf32, quantized) for kind in kinds])
         rows = np.intersect1d(known_rows(sizes), np.flatnonzero(same))

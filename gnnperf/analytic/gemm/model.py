@@ -177,7 +177,7 @@ def gemm_us(
 ) -> Array:  # fmt: skip
     """[rows] us of products on one device; in 8 and 4 bits with the kernel that quantizes the left operand.
 
-    `quantized`: it comes in that form already (aten::_scaled_mm).
+    `quantized`: it comes in that form already (`EIGHT_BITS`).
 
     Raises InputError: see `numbers_of`.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from math import prod
 
-from gnnperf.analytic.gemm.calls import SIZES
+from gnnperf.analytic.gemm.calls import EIGHT_BITS, SIZES
 from gnnperf.analytic.kernels.call import KernelCall
 from gnnperf.analytic.op_tables.read_tables import OpRow, Shape
 from gnnperf.analytic.op_tables.signatures import recorded_call, tensor_call
@@ -111,7 +111,7 @@ def _shape(row: OpRow, place: int) -> Shape:
 _FLASH = "aten::_scaled_dot_product_flash_attention"
 _EFFICIENT = "aten::_scaled_dot_product_efficient_attention"
 GRADIENTS: Mapping[str, Gradient] = {
-    **dict.fromkeys([op for op in SIZES if op != "aten::_scaled_mm"], _products),  # 8-bit products have no gradient
+    **dict.fromkeys([op for op in SIZES if op not in EIGHT_BITS], _products),  # 8-bit products have no gradient
     **dict.fromkeys(("aten::convolution", "aten::conv1d", "aten::conv2d", "aten::conv3d"), _convolution),
     **dict.fromkeys(("aten::native_layer_norm", "aten::layer_norm"), _layer_norm),
     **dict.fromkeys(("aten::_softmax", "aten::softmax"), _same_shape("aten::_softmax_backward_data")),

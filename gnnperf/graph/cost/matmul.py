@@ -8,7 +8,6 @@ from math import prod
 from gnnperf.core import OpFamily
 from gnnperf.graph.cost.op_call import Formula, OpCall, Tensor, UnknownCost, Work, broadcast, of_ops, total_bytes
 
-SCALED_RESULT_BYTES = 2
 
 
 def product(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Work:
@@ -48,12 +47,14 @@ def linear(call: OpCall) -> Work:
     return product(rows, Tensor(weight.shape[::-1], weight.dtype), call.optional(2))
 
 
-def scaled_mm(call: OpCall) -> Work:
-    """_scaled_mm(a [m, k], b [k, n], scale_a, scale_b, bias, ...): 8-bit operands, a result of 16 bits as a rule."""
-    a, b = call.tensor(0), call.tensor(1)
-    work = product(a, b)
-    written = a.shape[-2] * b.shape[-1] * SCALED_RESULT_BYTES
-    return Work(work.flops, total_bytes(a, b) + written)
+def eight_bit(result_bytes: float) -> Formula:
+    """_scaled_mm(a [m, k], b [k, n], scale_a, ...), a result of 16 bits as a rule; _int_mm(a, b), one of 32 bits."""
+
+    def work(call: OpCall) -> Work:
+        a, b = call.tensor(0), call.tensor(1)
+        return Work(product(a, b).flops, total_bytes(a, b) + a.shape[-2] * b.shape[-1] * result_bytes)
+
+    return work
 
 
 def grouped_size(shapes: Sequence[Sequence[int]]) -> tuple[float, float, float, float]:
@@ -185,7 +186,8 @@ FORMULAS: dict[OpFamily, dict[str, Formula]] = {
         **of_ops("addmm _addmm_activation baddbmm", addmm),
         **of_ops("linear mkldnn_linear", linear),
         "mkldnn::_linear_pointwise": linear,
-        "aten::_scaled_mm": scaled_mm,
+        "aten::_scaled_mm": eight_bit(2.0),
+        "aten::_int_mm": eight_bit(4.0),
         "aten::_grouped_mm": grouped_mm,
         **of_ops("matmul mv", matmul),
         "aten::dot": dot,
