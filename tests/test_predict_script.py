@@ -173,18 +173,13 @@ def test_second_prediction_of_a_trace_imports_no_torch(run: Run, small_trace: Pa
     assert results[0]["peak_memory"] and results[0]["peak_memory"] == results[1]["peak_memory"]
 
 
-def test_memory_is_left_out_where_it_is_not_requested_for(run: Run, small_trace: Path, tmp_path: Path) -> None:
-    done = run(tmp_path, f"trace={small_trace}", "mode=analytic", "out=out", "cache_dir=null", "memory=false")
-    assert done.returncode == 0, done.stderr
-    assert json.loads((tmp_path / "out/prediction.json").read_text())["peak_memory"] is None
-
-
 def test_json_isolated_on_standard_output_and_limits_with_exit_code_4(
     run: Run, small_trace: Path, tmp_path: Path
 ) -> None:
     done = run(tmp_path, f"trace={small_trace}", "out=before", "--json", *PLAIN)
     assert done == (0, (tmp_path / "before/prediction.json").read_text(), "")
-    assert json.loads(done.stdout)["step_time_kind"] == "period"
+    result = json.loads(done.stdout)
+    assert (result["step_time_kind"], result["peak_memory"]) == ("period", None)
     limits = ["--quiet", "--max-step-ms", "0.001", "--max-regression=0", "--against", "before"]
     done = run(tmp_path, f"trace={small_trace}", "out=after", *PLAIN, *limits)
     assert (done.returncode, done.stdout) == (4, "")
