@@ -125,6 +125,12 @@ def test_a_table_of_another_name_is_refused(tmp_path: Path) -> None:
         read_run(tmp_path / "folder")
 
 
+WRONG_TYPES: list[dict[str, object]] = [
+    {"rank": {}}, {"rank": -1}, {"rank": 10**30}, {"world_size": "two"}, {"base_time_ns": 10**30},
+    {"devices": [{"name": []}]}, {"devices": {}}, {"num_events": None}, {"warnings": [[1]]},
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -138,6 +144,8 @@ def test_a_table_of_another_name_is_refused(tmp_path: Path) -> None:
         (lambda about: about | {"constants": about["constants"] | {"device": 2**40}}, "not a readable table"),
         (lambda about: about | {"constants": about["constants"] | {"launch_event_back": 10**6}},
          "'launch_event' names a row that is not there"),
+        *((lambda about, change=change: about | {"ranks": [rank | change for rank in about["ranks"]]},
+           "another version|is damaged|not a readable table") for change in WRONG_TYPES),
     ],
 )  # fmt: skip
 def test_damaged_contents_are_refused(tmp_path: Path, change: Callable[[Any], Any], message: str) -> None:
