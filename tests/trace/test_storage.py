@@ -90,14 +90,6 @@ def test_recordings_are_small(tmp_path: Path) -> None:
     assert size_bytes / num_events < 32_000 / 6_000
 
 
-def test_an_earlier_result_is_replaced_and_nothing_else_is_left(tmp_path: Path, run: RunTrace) -> None:
-    write_run(run, tmp_path / "saved")
-    write_run(replace(run, tables=run.tables[1:], card=None), tmp_path / "saved")
-    assert [p.name for p in (tmp_path / "saved").iterdir()] == ["events.parquet"]
-    assert [t.meta.rank for t in read_run(tmp_path / "saved").tables] == [1]
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["saved", "traces"]
-
-
 def test_broken_and_foreign_tables_are_refused(tmp_path: Path, run: RunTrace) -> None:
     write_run(run, tmp_path / "saved")
     path = tmp_path / "saved" / "events.parquet"
