@@ -75,7 +75,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             parsed, unknown = parser_of(arguments).parse_known_args(arguments)
             if unknown:
                 raise _unknown(unknown[0], parsed)
-            with bars_on_terminal(_is_silent(parsed)):
+            is_read = getattr(parsed, "json", False) or getattr(parsed, "quiet", False)  # by a program: then no bars
+            with bars_on_terminal(bool(is_read)):
                 code = int(parsed.run(parsed) or 0)
         except InputError as error:
             complain("gnnperf", error)
@@ -100,11 +101,6 @@ def _unknown(word: str, parsed: argparse.Namespace) -> InputError:
         remedy = "give one path; files of several ranks go into one folder"
     where = command.prog.removeprefix("gnnperf ")
     return InputError(f"unknown argument {word!r}", where=where, allowed=", ".join(names), remedy=remedy)
-
-
-def _is_silent(parsed: argparse.Namespace) -> bool:
-    """Whether a program reads what is stated: then no bars."""
-    return bool(getattr(parsed, "json", False) or getattr(parsed, "quiet", False))
 
 
 def parser_of(arguments: Sequence[str]) -> argparse.ArgumentParser:

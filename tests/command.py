@@ -1,13 +1,24 @@
 """`gnnperf` as tests call it: in this process, with what it prints."""
 
+import io
 import json
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from gnnperf import cli
+
+
+def printed(*arguments: object) -> str:
+    """Standard output of a call that succeeds, for fixtures that several tests share."""
+    shown = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    with redirect_stdout(shown):
+        assert cli.main([*map(str, arguments)]) == 0
+    shown.seek(0)
+    return shown.read()
 
 
 @dataclass(frozen=True)

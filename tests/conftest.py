@@ -62,11 +62,10 @@ def command(capsys: pytest.CaptureFixture[str]) -> Command:
 
 @pytest.fixture(scope="module")
 def small_trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Kineto file of five steps on one V100, with a secret in its free-form metadata."""
-    from tests.trace.kineto_files import SECRET, five_steps, write
+    """A Kineto file of five steps on one V100."""
+    from tests.trace.kineto_files import five_steps, write
 
-    secrets = {"HF_TOKEN": SECRET, "host_env": {"AUTH": SECRET}}
-    return write(tmp_path_factory.mktemp("trace") / "small.json", five_steps(**secrets))
+    return write(tmp_path_factory.mktemp("trace") / "small.json", five_steps())
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,5 @@
 """predict.py as a user runs it: a small trace in, four files out; bad input is one message and exit code 2."""
 
-import gzip
 import json
 import runpy
 import subprocess
@@ -12,7 +11,6 @@ from typing import NamedTuple
 import pytest
 
 from gnnperf.report import write as report_write
-from tests.trace.kineto_files import SECRET
 
 SCRIPT = Path(__file__).resolve().parent.parent / "predict.py"
 PLAIN = ("memory=false", "findings=false", "cache_dir=null")  # for what is requested other things
@@ -60,6 +58,7 @@ def predicted(small_trace: Path) -> Path:
     assert done.returncode == 0, done.stderr
     for part in ("step period", "measured period: 200 us", "measured latencies", "aten::mm"):
         assert part in done.stdout
+    assert sorted(p.name for p in small_trace.parent.iterdir()) == ["answer", "small.json"]  # nothing else is written
     return small_trace.parent / "answer"
 
 
@@ -71,18 +70,6 @@ def test_document_names_the_run_and_compares_like_with_like(predicted: Path) -> 
     assert result["num_nodes"]["compute"] == 1
     assert sum(result["source_share"].values()) == pytest.approx(1.0)
     assert sum(result["critical_path_share"].values()) == pytest.approx(1.0)
-
-
-def test_metadata_of_the_trace_is_in_no_output(predicted: Path, small_trace: Path) -> None:
-    for path in predicted.iterdir():
-        content = path.read_bytes()
-        content = gzip.decompress(content) if path.suffix == ".gz" else content
-        assert SECRET.encode() not in content, path.name
-        assert str(small_trace.parent).encode() not in content, path.name
-
-
-def test_nothing_else_is_written(predicted: Path) -> None:
-    assert sorted(p.name for p in predicted.parent.iterdir()) == ["answer", "small.json"]
 
 
 def test_replay_compares_with_its_own_step(run: Run, small_trace: Path, tmp_path: Path) -> None:
@@ -173,18 +160,13 @@ def test_second_prediction_of_a_trace_imports_no_torch(run: Run, small_trace: Pa
     assert results[0]["peak_memory"] and results[0]["peak_memory"] == results[1]["peak_memory"]
 
 
-def test_memory_is_left_out_where_it_is_not_requested_for(run: Run, small_trace: Path, tmp_path: Path) -> None:
-    done = run(tmp_path, f"trace={small_trace}", "mode=analytic", "out=out", "cache_dir=null", "memory=false")
-    assert done.returncode == 0, done.stderr
-    assert json.loads((tmp_path / "out/prediction.json").read_text())["peak_memory"] is None
-
-
 def test_json_isolated_on_standard_output_and_limits_with_exit_code_4(
     run: Run, small_trace: Path, tmp_path: Path
 ) -> None:
     done = run(tmp_path, f"trace={small_trace}", "out=before", "--json", *PLAIN)
     assert done == (0, (tmp_path / "before/prediction.json").read_text(), "")
-    assert json.loads(done.stdout)["step_time_kind"] == "period"
+    result = json.loads(done.stdout)
+    assert (result["step_time_kind"], result["peak_memory"]) == ("period", None)
     limits = ["--quiet", "--max-step-ms", "0.001", "--max-regression=0", "--against", "before"]
     done = run(tmp_path, f"trace={small_trace}", "out=after", *PLAIN, *limits)
     assert (done.returncode, done.stdout) == (4, "")

@@ -87,10 +87,13 @@ def test_every_rung_models_for_one_kernel(run: Run, tmp_path: Path, monkeypatch:
     assert run(tmp_path, *words, *FIXED).returncode == 0
     nodes = pd.read_parquet(tmp_path / "out/nodes.parquet").set_index("node_id")
     kernels = nodes[nodes["node_type"].astype(str) == "compute"]
-    assert kernels["source"].astype(str).to_dict() == {
-        TABLED: "measured", LIKE: "gnn", NEW_OP: "gnn_calibrated", HUGE: "gnn", NAMELESS: "uncovered",
-    }  # fmt: skip
-    assert kernels.loc[NEW_OP, "reason"] == "op not in the vocabulary"
+    assert dict(zip(kernels.index, zip(kernels["source"], kernels["reason"], strict=True), strict=True)) == {
+        TABLED: ("measured", "measured"),
+        LIKE: ("gnn", "alike in training"),
+        NEW_OP: ("gnn_calibrated", "op not in the vocabulary"),
+        HUGE: ("gnn", "alike in training"),  # of a program that training has
+        NAMELESS: ("uncovered", "op not in the vocabulary, and the analytical model has no prediction"),
+    }
     assert kernels.loc[TABLED, "latency_us"] == pytest.approx(30.0)
     assert NAMELESS in kernels.index[kernels["latency_us"].isna()]
     result = json.loads((tmp_path / "out/prediction.json").read_text())

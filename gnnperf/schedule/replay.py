@@ -31,9 +31,8 @@ class ReplayResult:
     """One strict replay."""
 
     graph: ExecutionGraph  # the structure that was scheduled (one step)
-    latency_us: np.ndarray  # [num_nodes] latencies used; lag_us: [num_edges] lags used; ready_us: [num_nodes] boundary
+    latency_us: np.ndarray  # [num_nodes] latencies used; lag_us: [num_edges] lags used
     lag_us: np.ndarray
-    ready_us: np.ndarray
     schedule: Schedule  # the resulting schedule, time 0 = earliest rank's start of step j
     measured: StepLabel  # label of step j
     measured_start_us: np.ndarray  # [num_nodes] measured start of the aligned node of step j; NaN unaligned
@@ -71,7 +70,7 @@ def replay_step(graph: ExecutionGraph, structure_step: int, latency_step: int) -
     before = [s for s in graph.steps if s.step == latency_step - 1 and label.period_us is not None]
     completion = result.end_us[is_work(structure)].max()
     return ReplayResult(
-        graph=structure, latency_us=latency, lag_us=lag, ready_us=ready, schedule=result, measured=label,
+        graph=structure, latency_us=latency, lag_us=lag, schedule=result, measured=label,
         measured_start_us=np.where(matched >= 0, other.nodes["start_us"].to_numpy()[matched] - origin, np.nan),
         makespan_us=float(completion),
         period_us=float(completion + origin - max(before[0].rank_completion_us)) if before else None,

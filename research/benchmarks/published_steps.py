@@ -132,11 +132,6 @@ def model_flops(plan: TransformerPlan) -> float:
     return flops
 
 
-def predicted_tokens_per_s(plan: TransformerPlan, cluster: ClusterSpec) -> float:
-    """Of one device, as the analytical model and the schedule have it."""
-    return tokens(plan) / plan.parallelism.world_size / step_us(plan, cluster) * 1e6
-
-
 def tokens(plan: TransformerPlan) -> float:
     """Of a step."""
     return float(plan.schedule.global_batch * plan.model.sequence)
@@ -149,7 +144,8 @@ def main(argv: Sequence[str]) -> None:
     for row in ROWS:
         plan, cluster = planned(row), cluster_of(row)
         published = published_tokens_per_s(row, plan)
-        result, peak = predicted_tokens_per_s(plan, cluster), cluster.device.flops_per_s["bfloat16_matrix"]
+        result = tokens(plan) / plan.parallelism.world_size / step_us(plan, cluster) * 1e6  # of one device
+        peak = cluster.device.flops_per_s["bfloat16_matrix"]
         guess = GUESSED_MFU * peak / (model_flops(plan) / tokens(plan))
         errors.append((result / published - 1, guess / published - 1))
         name = f"{row.plan} {plan.model.layers} x {plan.model.hidden}"

@@ -74,6 +74,11 @@ class Row:
         return self.label.device in SEEN
 
     @property
+    def part(self) -> Part:
+        """The passes that were measured."""
+        return Part.BOTH if self.label.run.training else Part.FORWARD
+
+    @property
     def cluster(self) -> ClusterSpec:
         """The shipped machine with that GPU."""
         return default_cluster(self.device)
@@ -126,22 +131,6 @@ def rows(mirror: Path) -> tuple[list[Row], Counter[str]]:
     return result, left_out
 
 
-@dataclass(frozen=True)
-class OpEstimates:
-    """A predictor's prediction: times of the passes in us, and op names without one."""
-
-    forward_us: float
-    total_us: float
-    uncovered: tuple[str, ...]
-
-
-def estimate(row: Row, predictor: Predictor) -> OpEstimates:
-    """Makespans of the forward pass and of all passes, scheduled with the host's launches."""
-    forward = predictor.predict(row.graph(Part.FORWARD), row.cluster)
-    both = predictor.predict(row.graph(Part.BOTH), row.cluster) if row.label.run.training else forward
-    return OpEstimates(makespan_us(forward), makespan_us(both), tuple(both.uncovered_ops))
-
-
 def makespan_us(result: Prediction) -> float:
     """From the first host segment to the end of all work; NaN if an op has no prediction: it is never taken as 0."""
     if result.uncovered_ops:
@@ -157,10 +146,9 @@ def kernels_us(row: Row, predictor: Predictor) -> pd.DataFrame:
 
     Nodes were measured in loops, so that the cache holds their operands; the analytical model predicts that.
     """
-    part = Part.BOTH if row.label.run.training else Part.FORWARD
-    graph = row.graph(part)
+    graph = row.graph(row.part)
     compute = (graph.nodes["node_type"] == "compute").to_numpy()
-    owned = [each for each in row.program(part) if isinstance(each.item, Op)]
+    owned = [each for each in row.program(row.part) if isinstance(each.item, Op)]
     backward = (graph.nodes["phase"].astype(str) == "backward").to_numpy()[compute]
     if isinstance(predictor, AnalyticPredictor):
         us = repeated_us(graph.nodes[compute], row.device)  # [num_ops]; NaN stays NaN in the sums
@@ -278,16 +266,14 @@ def predicted_rows(requested: Sequence[Row], who: Mapping[str, Predictor], folde
     result = []
     for row in requested:
         label = row.label
-        given = {name: estimate(row, predictor) for name, predictor in who.items()}
+        given = {name: predictor.predict(row.graph(row.part), row.cluster) for name, predictor in who.items()}
         for name, each in given.items():
-            if each.uncovered:
-                print(f"{name} has no prediction for {label.run.name}: {', '.join(each.uncovered)}", file=sys.stderr)
+            if ops := ", ".join(each.uncovered_ops):
+                print(f"{name} has no prediction for {label.run.name}: {ops}", file=sys.stderr)
         result.append({
             "GPU": label.device, "run": label.run.name, "model": label.run.model, "variant": label.run.variant,
             "pass": "train" if label.run.training else "inference", "seen": row.seen, "measured": label.total_us,
-            "forward": label.forward_us, "backward": label.backward_us,
-            **{name: each.total_us for name, each in given.items()},
-            **{f"{name} forward": each.forward_us for name, each in given.items()},
+            **{name: makespan_us(each) for name, each in given.items()},
             **{name: peer_us(folder, label, peer) for peer, name in PEERS.items()},
             FLOOR: row.summed_nodes_us(folder),
         })  # fmt: skip

@@ -40,9 +40,7 @@ class ModelLabel:
 
     run: ModelRun  # what
     device: str  # name of the GPU as a driver gives it
-    forward_us: float  # of the forward pass; NaN not measured on its own
-    backward_us: float  # of the backward pass; NaN none, or not measured on its own
-    total_us: float  # of all
+    total_us: float  # of all passes
 
 
 def run_of(name: str) -> ModelRun:
@@ -56,11 +54,10 @@ def run_of(name: str) -> ModelRun:
 
 def read_model_labels(mirror: Path) -> tuple[ModelLabel, ...]:
     """All labels of a mirror, by device and run."""
-    labels, unknown = [], float("nan")  # upstream writes 0 for what was not measured
+    labels = []
     for path in sorted(mirror.glob(f"{ROOT}/label/*/*.json")):
         raw, device = _json(path), path.parent.name.replace("_", " ")
-        forward, backward, total = (_us(raw, key, path) for key in ("fw_latency", "bwall_latency", "e2e_latency"))
-        labels.append(ModelLabel(run_of(path.stem), device, forward or unknown, backward or unknown, total))
+        labels.append(ModelLabel(run_of(path.stem), device, _us(raw, "e2e_latency", path)))
     return tuple(labels)
 
 

@@ -48,7 +48,6 @@ def test_there_and_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("colour", 1, "missing or unknown: colour"),
         ("pageable_share", 0, "pageable_share.*above 1e-06"),
         ("roofline_power", "soft", "roofline_power"),
         ("segment_us", {"T1": 1.0}, "missing or unknown"),

@@ -106,8 +106,6 @@ def test_shipped_constants_are_plausible_and_say_where_they_come_from() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("colour", 1, "missing or unknown: colour"),
-        ("rows", {"layer_norm": {}}, "missing or unknown"),
         ("rows_of", {"volta": {"layer_norm": {}}}, "rows_of.volta"),
         ("gaps", {"add": {"call_us": -1.0, "issue_share": 0.5}}, "gaps.add.call_us"),
     ],

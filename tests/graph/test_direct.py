@@ -79,27 +79,21 @@ def test_a_sender_goes_on_before_the_message_has_come() -> None:
     assert gap[["blocked_us", "latency_us"]].tolist() == [5.0, 5.0]
 
 
-def test_a_send_waits_for_a_receiver_that_comes_late() -> None:
-    """Sent from 10, the receiver comes at 100: the system takes the message until 120, the receiver has it at 140."""
+@pytest.mark.parametrize(("until", "leaves_us", "blocked_us"), [(120, [100, 20], 100.0), (40, [10, 30], 20.0)])
+def test_a_send_waits_for_a_receiver_that_comes_late_or_is_eager(
+    until: float, leaves_us: list[float], blocked_us: float
+) -> None:
+    """Sent from 10, received from 100 to 140: the system takes the message until 120, or until 40 and needs no one."""
     graph = graph_of(
-        [*message("send", 10, 20, 120), op("aten::add", 130, 150)],
-        [op("aten::mm", 10, 90), *message("recv", 100, 110, 140), op("aten::mul", 150, 160)],
-    )
-    assert transfer(graph)[["start_us", "latency_us"]].tolist() == [100.0, 40.0]
-    assert comm(graph, 0, "exit")[["start_us", "latency_us"]].tolist() == [100.0, 20.0]
-    assert gap_before(graph, 0, "aten::add")[["blocked_us", "latency_us"]].tolist() == [100.0, 10.0]
-
-
-def test_an_eager_send_needs_no_one() -> None:
-    """It ends at 40, the receiver comes at 100."""
-    graph = graph_of(
-        [*message("send", 10, 20, 40), op("aten::add", 50, 60)],
+        [*message("send", 10, 20, until), op("aten::add", until + 10, until + 20)],
         [op("aten::mm", 10, 90), *message("recv", 100, 110, 140), op("aten::mul", 150, 160)],
     )
     leaves = comm(graph, 0, "exit")
-    assert leaves[["start_us", "latency_us"]].tolist() == [10.0, 30.0]
-    assert sources(graph, "waits", leaves.name) == sources(graph, "releases", leaves.name) == set()
     assert transfer(graph)[["start_us", "latency_us"]].tolist() == [100.0, 40.0]
+    assert leaves[["start_us", "latency_us"]].tolist() == leaves_us
+    assert gap_before(graph, 0, "aten::add")[["blocked_us", "latency_us"]].tolist() == [blocked_us, 10.0]
+    waits = {comm(graph, 1, "arrive").name} if until > 100 else set()
+    assert (sources(graph, "waits", leaves.name), sources(graph, "releases", leaves.name)) == (waits, set())
 
 
 def test_a_send_that_is_waited_for_later_has_left_as_soon_as_its_receiver_came() -> None:

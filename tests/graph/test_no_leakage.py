@@ -19,6 +19,7 @@ from gnnperf.core.schema import LABEL_COLUMNS, Evidence
 from gnnperf.graph.build import correct_clocks, graph_of_corrected
 from gnnperf.trace import read_run
 from gnnperf.trace.table import RunTrace, TraceTable
+from tests.graph.test_direct import message
 
 
 def warped(run: RunTrace, seed: int) -> RunTrace:
@@ -135,13 +136,6 @@ def gloo_step(number: int, at: float) -> list[Event]:
         annotation("gloo:all_reduce", at + 120, at + 180 - 5 * number, thread=10, input_dims="[[64]]", **bucket),
         op("aten::as_strided", at + 185, at + 190, input_dims="[[64],[],[]]"), op("aten::add_", at + 200, at + 220),
     ]  # fmt: skip
-
-
-def message(kind: str, called: float, returned: float, until: float, channel: str) -> list[Event]:
-    """A send or receive of a host thread."""
-    name = "c10d::send" if kind == "send" else "c10d::recv_"
-    return [op(name, called, returned, collective=kind, group=channel, group_size=2),
-            annotation(f"gloo:{kind}", returned - 1, until, collective=kind)]  # fmt: skip
 
 
 def stage(rank: int, number: int, at: float) -> list[Event]:

@@ -42,14 +42,6 @@ def test_round_trip(graph: ExecutionGraph, tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["graph"]  # nothing next to
 
 
-def test_writing_again_replaces(tmp_path: Path) -> None:
-    write_graph(build_graph(run(50)), tmp_path / "graph")
-    write_graph(build_graph(run(70)), tmp_path / "graph")
-    nodes = read_graph(tmp_path / "graph").nodes
-    assert nodes.loc[nodes["event_name"] == "gemm", "latency_us"].tolist() == [70.0]
-    assert [p.name for p in tmp_path.iterdir()] == ["graph"]
-
-
 WRITERS: dict[str, Callable[[Path], object]] = {
     "graph": lambda folder: write_graph(two_rank_graph(), folder), "tables": lambda folder: write_run(run(), folder),
 }  # fmt: skip

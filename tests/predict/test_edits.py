@@ -38,23 +38,15 @@ def test_every_edit() -> None:
         {"latency": {"op": "aten::mm", "factor": 0.5}}, {"straggler": {"rank": 1, "factor": 2}}, {"stall": {"us": 3.0}},
         {"batch": {"factor": 2}}, {"dtype": {"of": "float32", "to": "bfloat16"}}, {"fuse": {"phase": "forward"}},
         {"compress": {"kind": "all_reduce", "to": "float16"}}, {"world_size": {"ranks": 16}},
+        {"device": {"to": "h100_sxm"}}, {"link": {"rate_gbit_per_s": 1, "link": "inter"}},
+        {"cluster": {"to": "hgx_h100", "nodes": 2}}, {"sequence": {"to": 128}}, {"horizontal": {"models": 4}},
+        {"pause": {"us": 5, "rank": 1}}, {"block": {"collective": "all_reduce"}},
+        {"overlap": {"until": "optimizer"}}, {"stream": {"op": "copy"}}, {"table_size": {"factor": 4}},
     ])  # fmt: skip
     assert result == (
         whatif.OpLatency("aten::mm", 0.5), whatif.Straggler(1, 2), whatif.InputStall(3.0), whatif.ScaleBatch(2),
         whatif.ChangeDtype("bfloat16"), whatif.FuseElementwise("forward"),
         whatif.CompressMessages("all_reduce", to="float16"), whatif.WorldSize(16),
-    )  # fmt: skip
-
-
-def test_edits_of_hardware_waits_and_structure() -> None:
-    result = read_edits([
-        {"device": {"to": "h100_sxm"}}, {"link": {"rate_gbit_per_s": 1, "link": "inter"}},
-        {"cluster": {"to": "hgx_h100", "nodes": 2}}, {"sequence": {"to": 128}}, {"horizontal": {"models": 4}},
-        {"pause": {"us": 5, "rank": 1}},
-        {"block": {"collective": "all_reduce"}}, {"overlap": {"until": "optimizer"}}, {"stream": {"op": "copy"}},
-        {"table_size": {"factor": 4}},
-    ])  # fmt: skip
-    assert result == (
         whatif.ChangeDevice("h100_sxm"), whatif.ChangeLink(rate_gbit_per_s=1, link="inter"),
         whatif.ChangeCluster("hgx_h100", 2), whatif.ScaleSequence(to=128), whatif.FuseHorizontally(models=4),
         whatif.DeclarePause(5, 1), whatif.Block("all_reduce"), whatif.WaitLater(until="optimizer"),

@@ -1,5 +1,4 @@
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -19,10 +18,7 @@ from gnnperf.gnn.settings import ModelConfig
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.placement import Placement
 from gnnperf.predict.gnn import SILENT, BlendedPredictor, GnnPredictor, with_links_of
-from gnnperf.predict.measured import read_measured
-from gnnperf.predict.predictors import Predictors
 from tests.predict.doubled import OTHERS, doubling
-from tests.predict.predictions import op_table
 
 
 @pytest.fixture
@@ -93,22 +89,6 @@ def fallback_graph() -> ExecutionGraph:
     ]
     nodes.loc[TABLED, "input_dims"] = "[[64,32],[32,16]]"
     return replace(graph, nodes=nodes.astype({c.name: c.dtype for c in NODE_COLUMNS}))
-
-
-def test_each_rung_models_for_one_kernel_and_states_why(checkpoint: Checkpoint, tmp_path: Path) -> None:
-    network = GnnPredictor(checkpoint)
-    fallback_order = Predictors((read_measured(op_table(tmp_path), network.analytic), BlendedPredictor(network)))
-    estimate = fallback_order.predict(fallback_graph(), cluster())
-    rungs = {
-        TABLED: (Source.MEASURED, "measured"),
-        LIKE: (Source.GNN, "alike in training"),
-        NEW_OP: (Source.GNN_CALIBRATED, "op not in the vocabulary"),
-        HUGE: (Source.GNN, "alike in training"),  # of a program that training has
-        NAMELESS: (Source.UNCOVERED, "op not in the vocabulary, and the analytical model has no prediction"),
-    }
-    kernels = (estimate.graph.nodes["node_type"] == NodeType.COMPUTE).to_numpy()
-    assert {n: (estimate.source[n], estimate.reasons[n]) for n in np.flatnonzero(kernels)} == rungs
-    assert estimate.uncovered_ops == {"mine::secret": 1}
 
 
 def test_a_new_op_lies_between_network_and_analytical_latency(checkpoint: Checkpoint) -> None:

@@ -99,13 +99,6 @@ def test_a_node_with_the_rows_call_takes_its_latency(tmp_path: Path) -> None:
     assert np.isfinite(estimate.latency_us).sum() == 1
 
 
-def test_the_other_predictors_cover_for_the_rest(tmp_path: Path) -> None:
-    table = read_measured(op_table(tmp_path, ROW), AnalyticPredictor())
-    estimate = Predictors((table, AnalyticPredictor())).predict(_graph(), cluster())
-    assert estimate.latency_us[GEMM_0] == 30.0
-    assert [estimate.source[n] for n in (GEMM_0, GEMM_1)] == [Source.MEASURED, Source.ANALYTIC]
-
-
 @pytest.mark.parametrize(
     "columns",
     [

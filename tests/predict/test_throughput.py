@@ -1,5 +1,7 @@
 """Rates, utilization and cost of a step time, computed by hand."""
 
+from collections.abc import Callable
+
 import pytest
 
 from gnnperf.core import InputError
@@ -58,28 +60,22 @@ def test_utilization_without_a_peak_is_unknown() -> None:
     assert Throughput(STEP_US, 8, WORK).mfu is None
 
 
-def test_a_run_of_tokens_without_tokens_of_a_step_is_refused() -> None:
-    with pytest.raises(InputError, match=r"run\.tokens_per_step"):
-        RunConfig(tokens=1e9).num_steps(StepWork(samples=16.0))
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: RunConfig(tokens=1e9).num_steps(StepWork(samples=16.0)), r"run\.tokens_per_step"),
+        (lambda: RunConfig(tokens=1e9, steps=100), "one of tokens, samples, steps"),
+        *((lambda given=given: RunConfig(**given), "a number above 0")
+          for given in ({"tokens": 0.0}, {"steps": -1.0}, {"samples_per_step": float("inf")})),
+        (lambda: PriceConfig(usd_per_gpu_hour=-1.0), "0 or more"),
+    ],
+)  # fmt: skip
+def test_what_is_no_run_or_price_is_refused(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        make()
 
 
 def test_tokens_of_a_step_from_the_user_fill_in_what_is_unknown_only() -> None:
     run = RunConfig(tokens_per_step=500.0, samples_per_step=3.0)
     work = run.completed(StepWork(samples=16.0))
     assert (work.tokens, work.samples) == (500.0, 16.0)
-
-
-@pytest.mark.parametrize("values", [{"tokens": 0.0}, {"steps": -1.0}, {"samples_per_step": float("inf")}])
-def test_a_run_of_no_length_is_refused(values: dict[str, float]) -> None:
-    with pytest.raises(InputError, match="a number above 0"):
-        RunConfig(**values)
-
-
-def test_two_lengths_of_a_run_are_refused() -> None:
-    with pytest.raises(InputError, match="one of tokens, samples, steps"):
-        RunConfig(tokens=1e9, steps=100)
-
-
-def test_a_negative_price_is_refused() -> None:
-    with pytest.raises(InputError, match="0 or more"):
-        PriceConfig(usd_per_gpu_hour=-1.0)

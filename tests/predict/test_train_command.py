@@ -1,9 +1,7 @@
 """`gnnperf train`: real recordings, few epochs; what train.py would do with the keys that the flags stand for."""
 
-import io
 import json
 import shutil
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +9,7 @@ import pytest
 
 from gnnperf import cli
 from gnnperf.gnn import load_checkpoint
-from tests.command import Command
+from tests.command import Command, printed
 
 RUNS = ("gpt_l1_w64_s64_b4_acc2_x2_lo", "gpt_l1_w192_s64_b8_x2_lo", "bert_l1_w256_s128_b8_x2_lo")
 SMALL = ("--set", "trainer.max_epochs=1", "--set", "model.hidden_channels=8", "--set", "model.num_layers=1")
@@ -38,14 +36,10 @@ def cached(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
 @pytest.fixture(scope="module")
 def first(mine: Path, cached: tuple[str, str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What a training of the folder prints as JSON."""
-    folder, printed = tmp_path_factory.mktemp("first"), io.TextIOWrapper(io.BytesIO())
     before = sorted(mine.rglob("*"))
-    with redirect_stdout(printed):
-        assert cli.main(["train", str(mine), "--out", str(folder / "out"), *SMALL, *cached, "--json"]) == 0
-        printed.flush()
+    shown = printed("train", mine, "--out", tmp_path_factory.mktemp("first") / "out", *SMALL, *cached, "--json")
     assert sorted(mine.rglob("*")) == before
-    document: dict[str, Any] = json.loads(printed.buffer.getvalue())  # type: ignore[attr-defined]
-    return document
+    return dict(json.loads(shown))
 
 
 def test_a_folder_without_splits_gives_a_checkpoint_and_the_evidence(first: dict[str, Any]) -> None:

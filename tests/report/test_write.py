@@ -38,13 +38,6 @@ def test_all_four_files_and_nothing_with_them(tmp_path: Path) -> None:
     assert json.loads(gzip.decompress((tmp_path / "deep/out/timeline.json.gz").read_bytes()))["traceEvents"]
 
 
-def test_earlier_prediction_is_replaced(tmp_path: Path) -> None:
-    write_report(toy_prediction(), tmp_path / "out")
-    write_report(toy_prediction({GEMM_1: 305.0}), tmp_path / "out")
-    assert json.loads((tmp_path / "out/prediction.json").read_text())["step_time_us"] == 370.0
-    assert _names(tmp_path) == ["out"]
-
-
 def test_folder_with_other_files_is_refused_and_retained(tmp_path: Path) -> None:
     write_report(toy_prediction(), tmp_path / "out")
     (tmp_path / "out" / "notes.txt").write_text("mine")

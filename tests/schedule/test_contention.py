@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from toys import make_graph, two_rank_graph
+from toys import make_graph
 
 from gnnperf.core.schema import NodeType, Relation, Segment
 from gnnperf.graph.execution_graph import ExecutionGraph
@@ -144,18 +144,6 @@ def test_overlap_reaches_into_the_next_copy_of_the_step() -> None:
     result = run(graph, OWN_CORES, num_unrolled=3)
     assert result.schedule.period_us == 120.0
     assert result.latency_us[0] == 120.0
-
-
-def test_nothing_shared_is_the_first_pass_to_the_bit() -> None:
-    graph = two_rank_graph()
-    latency, lag = np.nan_to_num(graph.nodes["latency_us"].to_numpy()) / 3, np.full(len(graph.edges), 0.1)
-    for copies in (1, 3):
-        plain = schedule(graph, latency, lag, num_unrolled=copies)
-        everything = Isolated(np.ones(graph.num_nodes, dtype=bool), LINKS)
-        result = schedule_with_contention(graph, latency, lag, everything, num_unrolled=copies)
-        assert result.latency_us.tolist() == latency.tolist()
-        for name, value in plain.__dict__.items():
-            np.testing.assert_array_equal(getattr(result.schedule, name), value)
 
 
 def test_a_faster_link_may_lengthen_a_step() -> None:

@@ -1,7 +1,5 @@
 """`gnnperf shard`: a ranking, JSON, a plan to go on with, one message for bad input."""
 
-import contextlib
-import io
 import json
 from collections.abc import Iterator
 from functools import partial
@@ -11,10 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from gnnperf import cli
 from gnnperf.generate.recommendation.read import recommendation_from
 from gnnperf.shard import placement_search, shard_result
-from tests.command import Command
+from tests.command import Command, printed
 
 RAW: dict[str, Any] = {
     "name": "mine",
@@ -70,11 +67,8 @@ def searched(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     """JSON of one search, and the plan that it wrote."""
     folder = tmp_path_factory.mktemp("searched")
     (folder / "mine.yaml").write_text(yaml.safe_dump(RAW))
-    shown = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
-    with contextlib.redirect_stdout(shown):
-        assert cli.main(shard(folder / "mine.yaml", "--json", "--seed", "3", "--out", str(folder / "best.yaml"))) == 0
-    shown.seek(0)
-    return shown.read(), folder / "best.yaml"
+    words = shard(folder / "mine.yaml", "--json", "--seed", "3", "--out", str(folder / "best.yaml"))
+    return printed(*words), folder / "best.yaml"
 
 
 def test_json_has_everything_and_is_the_same_twice(searched: tuple[str, Path], tables: Path, command: Command) -> None:

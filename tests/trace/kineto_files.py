@@ -21,7 +21,6 @@ import pandas as pd
 from gnnperf.trace import read_run
 
 Event = dict[str, Any]
-SECRET = "hf_notARealTokenButItLooksLikeOne"  # in the free-form metadata of a file
 LAUNCH = {"grid": [16, 2, 1], "block": [128, 1, 1], "registers per thread": 90, "shared memory": 4096,
           "est. achieved occupancy %": 38}  # fmt: skip
 
@@ -72,7 +71,7 @@ def events_of(folder: Path, events: list[Event], rank: int = 0, world_size: int 
     return read_run(write(folder / "t.json", content)).tables[0].events
 
 
-def five_steps(**top: Any) -> dict[str, Any]:
+def five_steps() -> dict[str, Any]:
     """A file of five steps of 200 us on one V100: each launches one mm of 512 x 512 x 512 and waits for it."""
     shapes = {"Input Dims": [[512, 512], [512, 512]], "Input type": ["float", "float"]}
     events = []
@@ -84,7 +83,7 @@ def five_steps(**top: Any) -> dict[str, Any]:
             device("volta_sgemm_128x64_nn", at + 30, 145, number),
             host("cudaDeviceSynchronize", at + 40, 140, "cuda_runtime", correlation=1000 + number),
         ]
-    return document(events, **top)
+    return document(events)
 
 
 def write(path: Path, content: Any, *, packed: bool = False) -> Path:

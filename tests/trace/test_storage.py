@@ -90,14 +90,6 @@ def test_recordings_are_small(tmp_path: Path) -> None:
     assert size_bytes / num_events < 32_000 / 6_000
 
 
-def test_an_earlier_result_is_replaced_and_nothing_else_is_left(tmp_path: Path, run: RunTrace) -> None:
-    write_run(run, tmp_path / "saved")
-    write_run(replace(run, tables=run.tables[1:], card=None), tmp_path / "saved")
-    assert [p.name for p in (tmp_path / "saved").iterdir()] == ["events.parquet"]
-    assert [t.meta.rank for t in read_run(tmp_path / "saved").tables] == [1]
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["saved", "traces"]
-
-
 def test_broken_and_foreign_tables_are_refused(tmp_path: Path, run: RunTrace) -> None:
     write_run(run, tmp_path / "saved")
     path = tmp_path / "saved" / "events.parquet"
@@ -125,6 +117,12 @@ def test_a_table_of_another_name_is_refused(tmp_path: Path) -> None:
         read_run(tmp_path / "folder")
 
 
+WRONG_TYPES: list[dict[str, object]] = [
+    {"rank": {}}, {"rank": -1}, {"rank": 10**30}, {"world_size": "two"}, {"base_time_ns": 10**30},
+    {"devices": [{"name": []}]}, {"devices": {}}, {"num_events": None}, {"warnings": [[1]]},
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -138,6 +136,8 @@ def test_a_table_of_another_name_is_refused(tmp_path: Path) -> None:
         (lambda about: about | {"constants": about["constants"] | {"device": 2**40}}, "not a readable table"),
         (lambda about: about | {"constants": about["constants"] | {"launch_event_back": 10**6}},
          "'launch_event' names a row that is not there"),
+        *((lambda about, change=change: about | {"ranks": [rank | change for rank in about["ranks"]]},
+           "another version|is damaged|not a readable table") for change in WRONG_TYPES),
     ],
 )  # fmt: skip
 def test_damaged_contents_are_refused(tmp_path: Path, change: Callable[[Any], Any], message: str) -> None:

@@ -165,19 +165,6 @@ def test_a_zip_method_without_a_limit_is_refused(tmp_path: Path, method: int) ->
 
 
 @pytest.mark.parametrize(
-    "change",
-    [
-        {"rank": {}}, {"rank": -1}, {"rank": 10**30}, {"world_size": "two"}, {"base_time_ns": 10**30},
-        {"devices": [{"name": []}]}, {"devices": {}}, {"num_events": None}, {"warnings": [[1]]},
-    ],
-)  # fmt: skip
-def test_metadata_of_a_wrong_type_is_refused(tmp_path: Path, change: dict[str, Any]) -> None:
-    path = saved(tmp_path, about=lambda about: about | {"ranks": [about["ranks"][0] | change]})
-    with pytest.raises(InputError, match=r"another version|is damaged|not a readable table"):
-        read_run(path)
-
-
-@pytest.mark.parametrize(
     ("card", "message"),
     [
         (b'{"a":' + b"[" * 100_000, "nested deeper"),

@@ -72,13 +72,6 @@ def test_what_all_samples_share_is_no_batch() -> None:
     assert _without_sequence({(1, 3), (3, 5)}, [("aten::embedding", "forward", ((7, 5), (1, 3)))]) == {1, 3}
 
 
-def test_gradients_of_parameters_keep_their_message() -> None:
-    graph = layer(2, 3, 5, 7, sends=False)
-    result = ScaleBatch(2.0)(graph).graph.nodes
-    assert result["message_bytes"][TRANSFER] == graph.nodes["message_bytes"][TRANSFER]
-    assert result["latency_us"][TRANSFER] == 9.0
-
-
 @settings(max_examples=10)
 @given(sizes, st.sampled_from([2.0, 3.0, 5.0]), st.booleans())
 def test_edited_is_what_the_program_would_be(size: tuple[int, int, int, int], factor: float, sends: bool) -> None:

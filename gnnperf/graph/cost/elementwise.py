@@ -17,7 +17,9 @@ from gnnperf.graph.cost.op_call import (
     total_bytes,
 )
 
-RANDOM_FLOPS = 15.0  # of a number from a counter-based generator
+# Of a number from a counter-based generator (Philox 4x32-10: ten rounds of about six operations for four numbers,
+# Salmon 2011).
+RANDOM_FLOPS = 15.0
 TRANSCENDENTAL = 10.0  # operations of a polynomial exp, log, tanh, ... (Cephes degree 5 to 7 plus range reduction)
 
 # Ops by the number of tensor arguments they read; further arguments are scalars or the out= tensor.
@@ -61,14 +63,9 @@ def elementwise(arity: int, flops: float, *, bool_result: bool = False) -> Formu
     return formula
 
 
-def fill(call: OpCall) -> Work:
+def fill(flops: float) -> Formula:
     """fill_, zero_, and random fills in place: written once."""
-    return Work(0.0, total_bytes(call.tensor(0)))
-
-
-def random_fill(call: OpCall) -> Work:
-    """Counter-based generators (Philox 4x32-10: ten rounds of about six operations for four numbers, Salmon 2011)."""
-    return Work(RANDOM_FLOPS * call.tensor(0).numel, total_bytes(call.tensor(0)))
+    return lambda call: Work(flops * call.tensor(0).numel, total_bytes(call.tensor(0)))
 
 
 def dropout(call: OpCall) -> Work:
@@ -156,10 +153,10 @@ FORMULAS: dict[OpFamily, dict[str, Formula]] = {
         **of_ops(_COMPARISONS, elementwise(2, 1.0, bool_result=True)),
         **{f"aten::{name}": elementwise(3, flops) for name, flops in TERNARY.items()},
         "aten::clamp.Tensor": elementwise(3, 2.0),
-        **of_ops("fill_ zero_", fill),
+        **of_ops("fill_ zero_", fill(0.0)),
     },
     OpFamily.RANDOM: {
-        **of_ops("normal_ uniform_ bernoulli_ random_ exponential_ log_normal_ cauchy_ geometric_", random_fill),
+        **of_ops("normal_ uniform_ bernoulli_ random_ exponential_ log_normal_ cauchy_ geometric_", fill(RANDOM_FLOPS)),
         **of_ops("native_dropout _fused_dropout", dropout),
         "aten::bernoulli": elementwise(1, RANDOM_FLOPS),
     },

@@ -21,11 +21,6 @@ def embedding_dense_backward(call: OpCall) -> Work:
     return Work(float(grad.numel), indices.num_bytes + 3.0 * grad.num_bytes + table_bytes)
 
 
-def embedding_sparse_backward(call: OpCall) -> Work:
-    """embedding_sparse_backward(grad_output, indices, ...): the gradient's values are grad_output itself."""
-    return Work(0.0, total_bytes(call.tensor(1)))
-
-
 def embedding_bag(call: OpCall) -> Work:
     """_embedding_bag(weight [rows, dim], indices [n], offsets [bags], ...): n rows read, one row per bag written."""
     weight, indices, offsets = call.tensor(0), call.tensor(1), call.tensor(2)
@@ -94,7 +89,8 @@ FORMULAS: dict[OpFamily, dict[str, Formula]] = {
     OpFamily.EMBEDDING: {
         "aten::embedding": embedding,
         "aten::embedding_dense_backward": embedding_dense_backward,
-        "aten::embedding_sparse_backward": embedding_sparse_backward,
+        # (grad_output, indices, ...): the gradient's values are grad_output itself
+        "aten::embedding_sparse_backward": lambda call: Work(0.0, total_bytes(call.tensor(1))),
         **of_ops("_embedding_bag _embedding_bag_forward_only embedding_bag", embedding_bag),
         "aten::_embedding_bag_dense_backward": _bag_backward(num_weights_at=5),
         "aten::_embedding_bag_sparse_backward": _bag_backward(num_weights_at=None),

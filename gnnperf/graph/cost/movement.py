@@ -8,19 +8,9 @@ from gnnperf.core import OpFamily
 from gnnperf.graph.cost.op_call import Formula, OpCall, Tensor, UnknownCost, Work, broadcast, of_ops, total_bytes
 
 
-def copy(call: OpCall) -> Work:
-    """copy_(destination, source): source read (before broadcasting), destination written."""
-    return Work(0.0, total_bytes(call.tensor(0), call.tensor(1)))
-
-
-def clone(call: OpCall) -> Work:
-    """clone(input), repeat and friends of equal size: read once, written once."""
-    return Work(0.0, 2.0 * total_bytes(call.tensor(0)))
-
-
-def cat(call: OpCall) -> Work:
-    """cat(tensors, dim), stack: every part read once and written once."""
-    return Work(0.0, 2.0 * total_bytes(*call.tensor_list(0)))
+def moved(*tensors: Tensor) -> Work:
+    """Every byte read once and written once."""
+    return Work(0.0, 2.0 * total_bytes(*tensors))
 
 
 def index_select(call: OpCall) -> Work:
@@ -102,9 +92,10 @@ FORMULAS: dict[OpFamily, dict[str, Formula]] = {
         **of_ops("detach detach_", nothing, prefix=""),
     },
     OpFamily.COPY: {
-        "aten::copy_": copy,
-        **of_ops("_to_copy clone flip roll tril triu _pin_memory pin_memory", clone),
-        **of_ops("cat _cat concat stack", cat),
+        # copy_(destination, source): source read (before broadcasting), destination written
+        "aten::copy_": lambda call: Work(0.0, total_bytes(call.tensor(0), call.tensor(1))),
+        **of_ops("_to_copy clone flip roll tril triu _pin_memory pin_memory", lambda call: moved(call.tensor(0))),
+        **of_ops("cat _cat concat stack", lambda call: moved(*call.tensor_list(0))),
         "aten::_foreach_copy_": lambda call: Work(0.0, total_bytes(*call.tensor_list(0), *call.tensor_list(1))),
     },
     OpFamily.INDEXING: {

@@ -32,29 +32,9 @@ def batch_norm(call: OpCall) -> Work:
     return _passes(call.tensor(0), 2, FORWARD_FLOPS, *(call.optional(i) for i in range(1, 5)))
 
 
-def group_norm(call: OpCall) -> Work:
-    """native_group_norm(input, weight, bias, ...)."""
-    return _passes(call.tensor(0), 2, FORWARD_FLOPS, call.optional(1), call.optional(2))
-
-
-def layer_norm(call: OpCall) -> Work:
-    """native_layer_norm(input, normalized_shape, weight, bias, eps)."""
-    return _passes(call.tensor(0), 1, FORWARD_FLOPS, call.optional(2), call.optional(3))
-
-
-def rms_norm(call: OpCall) -> Work:
-    """rms_norm(input, normalized_shape, weight, eps)."""
-    return _passes(call.tensor(0), 1, RMS_FLOPS, call.optional(2))
-
-
-def apex_layer_norm(call: OpCall) -> Work:
-    """apex.normalization's FusedLayerNormAffineFunction(input, weight, bias, ...)."""
-    return _passes(call.tensor(0), 1, FORWARD_FLOPS, call.optional(1), call.optional(2))
-
-
-def apex_norm_backward(call: OpCall) -> Work:
-    """Its gradient(grad_output), which reads the input as well; each is read twice."""
-    return _passes(call.tensor(0), 4, BACKWARD_FLOPS)
+def _norm(reads: int, flops: float, *small: int) -> Formula:
+    """norm(input, ...): `reads` passes over the activation; scale and shift are the arguments of numbers `small`."""
+    return lambda call: _passes(call.tensor(0), reads, flops, *map(call.optional, small))
 
 
 def _backward(flops: float, reads: int) -> Formula:
@@ -156,11 +136,6 @@ def upsample_backward(call: OpCall) -> Work:
     return Work(4.0 * grad.numel, float(grad.num_bytes + prod(size) * grad.item_bytes))
 
 
-def nonzero(call: OpCall) -> Work:
-    """nonzero(input): counts, then writes positions; how many is data, so only the two passes over the input count."""
-    return Work(0.0, 2.0 * total_bytes(call.tensor(0)))
-
-
 REDUCED = {"sum": 1.0, "mean": 1.0, "amax": 1.0, "amin": 1.0, "prod": 1.0, "nansum": 1.0, "max": 1.0, "min": 1.0,
            "argmax": 1.0, "argmin": 1.0, "any": 1.0, "all": 1.0, "std": 4.0, "var": 4.0, "var_mean": 4.0,
            "logsumexp": 12.0, "median": 1.0, "aminmax": 2.0}  # fmt: skip
@@ -181,13 +156,14 @@ FORMULAS: dict[OpFamily, dict[str, Formula]] = {
     OpFamily.NORM: {
         **of_ops(_BATCH_NORMS, batch_norm),
         **of_ops(_NORM_BACKWARDS, _backward(BACKWARD_FLOPS, reads=2)),
-        "aten::native_group_norm": group_norm,
-        "aten::group_norm": lambda call: _passes(call.tensor(0), 2, FORWARD_FLOPS, call.optional(2), call.optional(3)),
-        **of_ops("native_layer_norm layer_norm", layer_norm),
-        **of_ops("_fused_rms_norm rms_norm", rms_norm),
-        "FusedLayerNormAffineFunction": apex_layer_norm,
-        "FusedRMSNormAffineFunction": lambda call: _passes(call.tensor(0), 1, RMS_FLOPS, call.optional(1)),
-        **of_ops("LayerNormAffineFunctionBackward RMSNormAffineFunctionBackward", apex_norm_backward, "Fused"),
+        "aten::native_group_norm": _norm(2, FORWARD_FLOPS, 1, 2),
+        "aten::group_norm": _norm(2, FORWARD_FLOPS, 2, 3),
+        **of_ops("native_layer_norm layer_norm", _norm(1, FORWARD_FLOPS, 2, 3)),
+        **of_ops("_fused_rms_norm rms_norm", _norm(1, RMS_FLOPS, 2)),
+        "FusedLayerNormAffineFunction": _norm(1, FORWARD_FLOPS, 1, 2),  # apex.normalization
+        "FusedRMSNormAffineFunction": _norm(1, RMS_FLOPS, 1),
+        # gradient(grad_output), which reads the input as well; each is read twice
+        **of_ops("LayerNormAffineFunctionBackward RMSNormAffineFunctionBackward", _norm(4, BACKWARD_FLOPS), "Fused"),
     },
     OpFamily.SOFTMAX: {
         **of_ops("_softmax _log_softmax _safe_softmax softmax log_softmax", softmax),
@@ -198,7 +174,8 @@ FORMULAS: dict[OpFamily, dict[str, Formula]] = {
         **of_ops("norm linalg_vector_norm", reduction(2.0, dims_at=2)),
         **of_ops("sort argsort", sort),
         "aten::topk": topk,
-        "aten::nonzero": nonzero,
+        # counts, then writes positions; how many is data, so only the two passes over the input count
+        "aten::nonzero": lambda call: Work(0.0, 2.0 * total_bytes(call.tensor(0))),
     },
     OpFamily.POOLING: {
         **of_ops(

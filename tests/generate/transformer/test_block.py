@@ -41,13 +41,6 @@ def test_parameters_are_those_of_the_published_weights(name: str, parameters: in
     assert stage_count(isolated, 0).total == parameters
 
 
-def test_parameters_by_hand() -> None:
-    """A layer: 2 h^2 of queries and projection, 2 h h/2 of keys and values, 3 h 768 of the MLP, two norms of h."""
-    h = MODEL.hidden
-    layer = 2 * h * h + 2 * h * (h // 2) + 3 * h * 768 + 2 * h
-    assert stage_count(llama(), 0).total == 4 * layer + 2 * 1024 * h + h
-
-
 @pytest.mark.parametrize("tensor", [1, 2])
 def test_flops_of_products_are_six_per_parameter_and_token(tensor: int) -> None:
     """2 forward, 4 backward; an embedding and norms multiply nothing (Kaplan et al. 2020, section 2.1)."""
@@ -79,19 +72,6 @@ def test_sequence_parallelism_gathers_and_scatters_what_was_summed() -> None:
         ("all_reduce", MODEL.sequence * 4.0, 2): 4 * 3,
         ("all_reduce", norms, 2): 1,
     }
-
-
-def test_sequence_parallelism_isolated_sends_as_much_as_sums_do() -> None:
-    """An all-reduce is a reduce-scatter and an all-gather (Korthikanti et al. 2022, section 4.2.2).
-
-    But for inputs that are gathered a second time for the weights' gradients.
-    """
-    x, n = MODEL.sequence * MODEL.hidden * 2.0, 2
-    split = transfers(build_plan(llama(Parallelism(tensor=n, sequence=True))))
-    whole = transfers(build_plan(llama(Parallelism(tensor=n))))
-    again = 4 * (2 * 4 + 1)
-    sent = (split["all_gather", x / n, n] - again) * (n - 1) * x / n + split["reduce_scatter", x, n] * (n - 1) * x / n
-    assert sent == whole["all_reduce", x, n] * 2 * (n - 1) / n * x
 
 
 def test_messages_between_stages_are_a_part_of_the_sequence() -> None:

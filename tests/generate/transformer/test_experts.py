@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gnnperf.core.errors import InputError
 from gnnperf.generate import Schedule, Sharded, Sharding, TransformerPlan, build_graph_of, drawn_graphs, rank_tensors
 from gnnperf.generate.transformer.block import Experts
 from gnnperf.generate.transformer.build import build_plan
@@ -150,31 +149,3 @@ def test_tensor_ranks_route_their_part_of_the_sequence() -> None:
 def test_groups_of_experts_that_leave_their_machine_are_named() -> None:
     plan = mixture(Parallelism(tensor=2, data=8, expert=4, sequence=True))
     assert any("expert" in sentence for sentence in misplaced_groups(plan, 6))
-
-
-@pytest.mark.parametrize(
-    ("ways", "changes", "key"),
-    [
-        (Parallelism(data=6, expert=4), {}, "parallelism.expert"),
-        (Parallelism(data=16, expert=16), {}, "parallelism.expert"),
-        (Parallelism(tensor=2), {}, "parallelism.sequence"),
-        (Parallelism(), {"every": 3}, "experts.every"),
-        (Parallelism(), {"top_k": 9}, "experts.top_k"),
-        (Parallelism(), {"imbalance": 0.5}, "experts.imbalance"),
-        (Parallelism(), {"imbalance": 2.0, "capacity_factor": 1.0}, "experts.imbalance"),
-        (Parallelism(), {"capacity_factor": 0.0}, "experts.capacity_factor"),
-        (Parallelism(), {"skew": -1.0}, "experts.skew"),
-        (Parallelism(), {"skew": math.inf}, "experts.skew"),
-        (Parallelism(), {"skew": 1.0, "count": 10_000}, "experts.count"),
-        (Parallelism(), {"skew": 1.0, "imbalance": 2.0}, "experts.skew"),
-    ],
-)
-def test_what_does_not_go_together_is_refused(ways: Parallelism, changes: dict[str, Any], key: str) -> None:
-    with pytest.raises(InputError) as error:
-        mixture(ways, **changes)
-    assert error.value.where == key
-
-
-def test_expert_ranks_without_experts_are_refused() -> None:
-    with pytest.raises(InputError, match="model without experts"):
-        replace(llama(), parallelism=Parallelism(data=2, expert=2), block=LLAMA)

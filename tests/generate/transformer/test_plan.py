@@ -1,5 +1,6 @@
 """What a plan refuses, and what follows from its numbers."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,15 @@ from gnnperf.core.errors import InputError
 from gnnperf.generate import Parallelism, Schedule, Sharding, TransformerPlan
 from gnnperf.generate.transformer.build import build_plan
 from gnnperf.generate.transformer.flops import step_work_of
+from gnnperf.generate.transformer.items import Offload, Store
 from gnnperf.generate.transformer.lengths import drawn_steps, with_sequence
 from gnnperf.generate.transformer.memory import misplaced_groups
-from gnnperf.generate.transformer.plan import Lengths, Pipeline, Transformer
+from gnnperf.generate.transformer.plan import Lengths, Pipeline, Sharded, Transformer
 from gnnperf.generate.transformer.read import plan_from
 from tests.generate.transformer.plans import MODEL, step_us
+from tests.generate.transformer.test_block import llama
+from tests.generate.transformer.test_experts import mixture
+from tests.generate.transformer.test_sharding import offloaded, sharded
 
 RAW: dict[str, Any] = {"name": "a", "model": {"layers": 2, "hidden": 64, "heads": 2, "sequence": 8},
        "schedule": {"global_batch": 4, "micro_batch": 2}}  # fmt: skip
@@ -49,6 +54,23 @@ def test_micro_batches_tokens_and_padded_vocabulary() -> None:
          "schedule.ends_as_layers"),
         (lambda: TransformerPlan("a", MODEL, Parallelism(), Schedule(4, 1), sharding=Sharding(release_gradients=True)),
          "sharding.release_gradients"),
+        (lambda: sharded(Sharded.PARAMETERS, pipeline=2), "parallelism.pipeline"),
+        (lambda: sharded(Sharded.GRADIENTS, pipeline=2), "parallelism.pipeline"),
+        (lambda: sharded(Sharded.OPTIMIZER, data=1), "parallelism.data"),
+        (lambda: offloaded(Offload(optimizer=Store.HOST), data=4), "offload.optimizer"),  # every replica everything
+        (lambda: mixture(Parallelism(data=6, expert=4)), "parallelism.expert"),
+        (lambda: mixture(Parallelism(data=16, expert=16)), "parallelism.expert"),
+        (lambda: llama(Parallelism(data=2, expert=2)), "parallelism.expert"),  # a model without experts
+        (lambda: mixture(Parallelism(tensor=2)), "parallelism.sequence"),
+        (lambda: mixture(every=3), "experts.every"),
+        (lambda: mixture(top_k=9), "experts.top_k"),
+        (lambda: mixture(imbalance=0.5), "experts.imbalance"),
+        (lambda: mixture(imbalance=2.0, capacity_factor=1.0), "experts.imbalance"),
+        (lambda: mixture(capacity_factor=0.0), "experts.capacity_factor"),
+        (lambda: mixture(skew=-1.0), "experts.skew"),
+        (lambda: mixture(skew=math.inf), "experts.skew"),
+        (lambda: mixture(skew=1.0, count=10_000), "experts.count"),
+        (lambda: mixture(skew=1.0, imbalance=2.0), "experts.skew"),
     ],
 )  # fmt: skip
 def test_values_that_cannot_be_are_named(make: Any, key: str) -> None:

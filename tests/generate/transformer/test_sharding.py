@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.core.errors import InputError
 from gnnperf.core.schema import NodeType
 from gnnperf.generate.transformer import sizes
 from gnnperf.generate.transformer.activations import retained_bytes
@@ -150,20 +149,6 @@ def test_an_untied_embedding_is_not_summed_over_the_ends() -> None:
     assert ("all_reduce", size, 2) not in transfers(build_plan(plan))
 
 
-@pytest.mark.parametrize(
-    ("state", "settings", "key"),
-    [
-        (Sharded.PARAMETERS, {"pipeline": 2}, "parallelism.pipeline"),
-        (Sharded.GRADIENTS, {"pipeline": 2}, "parallelism.pipeline"),
-        (Sharded.OPTIMIZER, {"data": 1}, "parallelism.data"),
-    ],
-)
-def test_what_does_not_go_together_is_refused(state: Sharded, settings: dict[str, Any], key: str) -> None:
-    with pytest.raises(InputError) as error:
-        sharded(state, **settings)
-    assert error.value.where == key
-
-
 # Activations and optimizer state away from the device: bytes by hand, times against the pictures of their streams.
 
 X = MODEL.sequence * MODEL.hidden * 2.0
@@ -282,9 +267,3 @@ def test_what_a_cluster_does_not_say_is_not_reported() -> None:
     named = graph.nodes["event_name"].astype(object).isin([TO_STORAGE, FROM_STORAGE]).to_numpy()
     assert np.isnan(given.latency_us[named]).all()
     assert any(HOST_ADAM in str(op) for op in given.uncovered_ops)
-
-
-def test_replicas_do_not_all_update_everything_on_one_host() -> None:
-    with pytest.raises(InputError) as error:
-        offloaded(Offload(optimizer=Store.HOST), data=4)
-    assert error.value.where == "offload.optimizer"

@@ -106,9 +106,9 @@ def test_no_folder_is_refused(tmp_path: Path) -> None:
     assert "data.test_path" in str(refused.value)
 
 
-def test_a_configuration_names_the_other_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_configuration_names_folders_to_test_and_to_train_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gnnperf.gnn.data.runs.read_run", lambda root, name, *_: root / name)
-    own = recorded(tmp_path / "first", "a/1", "b/1", "c/1")
+    own = recorded(tmp_path / "first", "a/1", "b/1", "c/1", program="cnn")
     (own / "splits.json").write_text(json.dumps({"run": {"train": ["a/1"], "val": ["b/1"], "test": ["c/1"]}}))
     other = recorded(tmp_path / "second", "b/2", "d/1")
     config = DataConfig(path=str(own), test_path=str(other))
@@ -116,6 +116,10 @@ def test_a_configuration_names_the_other_folder(tmp_path: Path, monkeypatch: pyt
     assert split == Split("run-second", ("a/1",), ("b/1",), ("d/1",))
     assert [read(name) for name in ("a/1", "b/1", "d/1")] == [own / "a/1", own / "b/1", other / "d/1"]
     assert repr(config) == repr(DataConfig(path=str(own)))  # the same learner: it is given nothing else
+    more = [str(recorded(tmp_path / name, "d/1", program="unet")) for name in ("more", "most")]
+    split, read = opened(DataConfig(path=str(own), train_paths=more))
+    assert [read(name) for name in split.train] == [own / "a/1", *(Path(folder) / "d/1" for folder in more)]
+    assert split == Split("run+more+most", ("a/1", "more/d/1", "most/d/1"), ("b/1",), ("c/1",))
 
 
 def test_other_programs_are_trained_on_too_under_names_of_their_own(tmp_path: Path) -> None:
@@ -151,17 +155,6 @@ def test_recordings_that_cannot_be_reported_from_tested_ones_are_refused(tmp_pat
     with pytest.raises(InputError, match="no such folder") as refused:
         with_more_to_train(SPLIT, tmp_path / "nowhere", [])
     assert "data.train_paths" in str(refused.value)
-
-
-def test_a_configuration_names_further_folders_to_train_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gnnperf.gnn.data.runs.read_run", lambda root, name, *_: root / name)
-    own = recorded(tmp_path / "first", "a/1", "b/1", "c/1", program="cnn")
-    (own / "splits.json").write_text(json.dumps({"run": {"train": ["a/1"], "val": ["b/1"], "test": ["c/1"]}}))
-    more = [str(recorded(tmp_path / name, "d/1", program="unet")) for name in ("more", "most")]
-    config = DataConfig(path=str(own), train_paths=more)
-    split, read = opened(config)
-    assert [read(name) for name in split.train] == [own / "a/1", *(Path(folder) / "d/1" for folder in more)]
-    assert split == Split("run+more+most", ("a/1", "more/d/1", "most/d/1"), ("b/1",), ("c/1",))
 
 
 # A split is drawn by runs, or by programs, where no splits.json is there; nothing is written.

@@ -1,14 +1,11 @@
 """`gnnperf search TRACE`: more replicas and other batches, what fits, what is refused."""
 
-import contextlib
-import io
 import json
 from typing import Any
 
 import pytest
 
-from gnnperf import cli
-from tests.command import Command
+from tests.command import Command, printed
 
 TRACE = "datasets/cpu-gloo/gpt_l1_w128_s64_b8_x2_lo/1"
 
@@ -20,11 +17,7 @@ def search(*more: str, devices: str = "8", batches: str = "1") -> tuple[str, ...
 @pytest.fixture(scope="module")
 def result() -> dict[str, Any]:
     """Of two and eight ranks, with the batch as recorded and twice as large."""
-    shown = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
-    with contextlib.redirect_stdout(shown):
-        assert cli.main(search("--json", "--price", "2", devices="2,8", batches="1,2")) == 0
-    shown.seek(0)
-    return dict(json.load(shown))
+    return dict(json.loads(printed(*search("--json", "--price", "2", devices="2,8", batches="1,2"))))
 
 
 def test_settings_by_the_time_of_a_sample(result: dict[str, Any]) -> None:
