@@ -214,6 +214,7 @@ BYTES: dict[str, tuple[str, list, list[str] | None, list[str] | None, float]] = 
         "aten::mm", [[3, 4], [4, 5]], ["c10::Half", "c10::Half"], ["", ""], 2 * (12 + 20 + 15)),
     "scaled mm writes 16 bits": ("aten::_scaled_mm", [[3, 4], [4, 5], [], []],
                                  ["c10::Float8_e4m3fn"] * 2 + ["float"] * 2, None, 12 + 20 + 2 * 15),
+    "int mm writes 32 bits": ("aten::_int_mm", [[3, 4], [4, 5]], ["signed char"] * 2, None, 12 + 20 + 4 * 15),
     "addmm reads its bias": ("aten::addmm", [[5], [3, 4], [4, 5]], ["float"] * 3, None, 4 * (5 + 12 + 20 + 15)),
     "add": ("aten::add", [[3, 4], [3, 4], []], ["float", "float", "Scalar"], None, 4 * 36),
     "add_ in place": ("aten::add_", [[3, 4], [3, 4], []], ["float", "float", "Scalar"], None, 4 * 36),
