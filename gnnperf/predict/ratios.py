@@ -6,6 +6,7 @@ link         the same, other links between ranks                               b
 cluster      the same, ranks on other nodes (with their links)                 by pairs of recorded runs
 world_size   the same, other numbers of ranks                                  by pairs of recorded runs
 gpu          step on other hardware / step predicted for the traced hardware   by calls that were measured on both GPUs
+             the same, of GPUs with the same processors (H100, H200)           by programs that were recorded on both
 host         host time on another host / predicted                             by ops that public traces share
 
 An interval of a step or of a ratio is a factor of it; those of several kinds of edits add up in squares. On other
@@ -25,9 +26,9 @@ import numpy as np
 from gnnperf.core import NodeType, Source
 from gnnperf.gnn import DeviceIntervals, group_names, load_device_intervals
 from gnnperf.graph import Prediction
-from gnnperf.hardware import ClusterSpec, conf_dir
+from gnnperf.hardware import ClusterSpec, DeviceSpec, conf_dir
 
-FILE, STEP_FILE = "gpu_ratio.yaml", "step_ratio.yaml"
+FILE, SIBLING_FILE, STEP_FILE = "gpu_ratio.yaml", "sibling_ratio.yaml", "step_ratio.yaml"
 UNMODELED, REPEAT, EDIT, HOST = "unmodeled", "repeat", "edit", "host"
 LINK, CLUSTER, WORLD_SIZE = "link", "cluster", "world_size"
 SHARE, LARGEST = 0.2, 0.4  # of log(measured / closed form); of op tables: `research.benchmarks.generations --ratios`
@@ -37,6 +38,12 @@ SHARE, LARGEST = 0.2, 0.4  # of log(measured / closed form); of op tables: `rese
 def gpu_ratio_intervals() -> DeviceIntervals:
     """Errors of ratios of one call on two GPUs, the generation of the second left out."""
     return load_device_intervals(conf_dir("analytic") / FILE)
+
+
+@cache
+def sibling_ratio_intervals() -> DeviceIntervals:
+    """The same of two GPUs with the same processors; sums of a program's calls."""
+    return load_device_intervals(conf_dir("analytic") / SIBLING_FILE)
 
 
 @cache
@@ -69,7 +76,8 @@ def ratio_bounds(prediction: Prediction, own: Prediction, traced: ClusterSpec, c
     """
     nodes = prediction.graph.nodes
     ratio = np.divide(prediction.latency_us, own.latency_us, out=np.ones(len(nodes)), where=own.latency_us > 0)
-    log_bounds = gpu_ratio_intervals().log_bounds
+    alike = siblings(traced.device, cluster.device)
+    log_bounds = (sibling_ratio_intervals() if alike else gpu_ratio_intervals()).log_bounds
     low, high = np.zeros(len(nodes)), np.zeros(len(nodes))  # logarithms
     measured = np.isin(prediction.source, (Source.TRACE, Source.SCALED))
     kind = nodes["node_type"].astype(str).to_numpy()
@@ -87,6 +95,12 @@ def ratio_bounds(prediction: Prediction, own: Prediction, traced: ClusterSpec, c
     if traced.host is None or traced.host != cluster.host:
         low[host], high[host] = step_ratio_intervals().log_bounds[HOST]
     return np.exp(np.stack([low, high]))
+
+
+def siblings(one: DeviceSpec, other: DeviceSpec) -> bool:
+    """Whether GPUs have the same processors (H100 and H200, all V100s): a closed form misses the same on both."""
+    alike = one.architecture == other.architecture != "" and one.num_sms == other.num_sms
+    return one == other or alike
 
 
 def bound_ratios(traced: ClusterSpec, cluster: ClusterSpec) -> np.ndarray:

@@ -26,8 +26,8 @@ import pandas as pd
 from gnnperf.analytic import has_forms
 from gnnperf.core import NodeType, OpFamily, Relation, Segment, Source
 from gnnperf.graph import REASONS, ExecutionGraph, Prediction, Predictor, measured_families, only
-from gnnperf.hardware import ClusterSpec, DeviceSpec, machines_of
-from gnnperf.predict.ratios import retained
+from gnnperf.hardware import ClusterSpec, machines_of
+from gnnperf.predict.ratios import retained, siblings
 from gnnperf.schedule import MeasuredStep
 from gnnperf.whatif import Edited, ends
 
@@ -216,12 +216,6 @@ def unmodeled_ratio(measured_us: np.ndarray, traced: ClusterSpec, cluster: Clust
     short = measured_us <= SHORT * floors[0]
     by_bandwidth = traced.device.memory_bandwidth_bytes_per_s / cluster.device.memory_bandwidth_bytes_per_s
     return np.where(short, by_launch, by_bandwidth)
-
-
-def siblings(one: DeviceSpec, other: DeviceSpec) -> bool:
-    """Whether GPUs have the same processors (H100 and H200, all V100s): a closed form misses the same on both."""
-    alike = one.architecture == other.architecture != "" and one.num_sms == other.num_sms
-    return one == other or alike
 
 
 def host_ratio(traced: ClusterSpec, cluster: ClusterSpec) -> float:

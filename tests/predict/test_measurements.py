@@ -172,6 +172,20 @@ def test_the_ratio_of_a_kernel_has_the_bounds_of_its_family_and_wider_ones_witho
     assert (same == 1.0).all()  # what does not move keeps its measurement
 
 
+def test_a_gpu_with_the_same_processors_has_bounds_of_its_own(trace: Path) -> None:
+    own = api.Setup(two_rank_graph(), Request(trace=trace), api.Models(api.AnalyticPredictor()))
+    before = own.predictors.on_traced_cluster(own.step)
+    assert before is not None and own.traced.device.name.startswith("v100")
+    other = load_device("v100_sxm2_32gb" if own.traced.device.name != "v100_sxm2_32gb" else "v100_sxm2_16gb")
+    assert ratios.siblings(own.traced.device, other) and not ratios.siblings(own.traced.device, H100)
+    slower = replace(before, latency_us=1.1 * before.latency_us)
+    bounds = ratios.ratio_bounds(slower, before, own.traced, replace(own.traced, device=other))
+    dtype = str(before.graph.nodes["dtype"].iloc[GEMM_0])
+    known = ratios.sibling_ratio_intervals().log_bounds
+    assert bounds[:, GEMM_0] == pytest.approx(np.exp(known.get(f"gemm | {dtype}", known["gemm"])))
+    assert bounds[1, GEMM_0] / bounds[0, GEMM_0] < 1.3  # generations differ by more than two
+
+
 def test_an_unmodeled_kernel_moves_by_its_bound() -> None:
     floor_us = DGX1.device.launch_floor_us
     short, long = unmodeled_ratio(np.array([SHORT * floor_us, 1e3]), DGX1, HGX)

@@ -9,7 +9,6 @@ from gnnperf.core import OpFamily
 from gnnperf.graph.cost.op_call import Formula, OpCall, Tensor, UnknownCost, Work, broadcast, of_ops, total_bytes
 
 
-
 def product(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Work:
     """a [..., m, k] times b [..., k, n], broadcast over the leading dimensions."""
     if len(a.shape) < 2 or len(b.shape) < 2 or a.shape[-1] != b.shape[-2]:
