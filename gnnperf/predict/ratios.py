@@ -92,7 +92,8 @@ def ratio_bounds(prediction: Prediction, own: Prediction, traced: ClusterSpec, c
         low[scaled] += np.minimum(bound.min(axis=0), 0.0)
         high[scaled] += np.maximum(bound.max(axis=0), 0.0)
     host = measured & (kind == str(NodeType.HOST))
-    if traced.host is None or traced.host != cluster.host:
+    # Another GPU is in another machine, whose host is as fast as that of this one by name only.
+    if traced.host is None or traced.host != cluster.host or traced.device != cluster.device:
         low[host], high[host] = step_ratio_intervals().log_bounds[HOST]
     return np.exp(np.stack([low, high]))
 
