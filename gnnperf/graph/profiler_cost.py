@@ -49,6 +49,9 @@ class ProfilerCost:
 
 # Where no card states it: medians over the recordings of one machine each, with shapes recorded.
 TYPICAL_ON_GPU = ProfilerCost(2.61, 1.51, 0.84, 41.3, "typical: median of 22 runs on one H200 (datasets/h200)")
+# Times that, inside of a step of a GPU's host: caches hold the program there. Median of 34 runs on H200
+# (`research.benchmarks.unprofiled_steps`).
+IN_STEPS_ON_GPU = 1.68
 TYPICAL_ON_CPU = ProfilerCost(0.84, 0.68, 0.0, 38.7, "typical: median of 372 ranks on one CPU (datasets/cpu-again)")
 
 

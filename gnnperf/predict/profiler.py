@@ -15,7 +15,15 @@ from pathlib import Path
 
 import numpy as np
 
-from gnnperf.graph import TYPICAL_ON_CPU, TYPICAL_ON_GPU, ProfilerCost, cost_of_card, pooled_cost, profiler_us
+from gnnperf.graph import (
+    IN_STEPS_ON_GPU,
+    TYPICAL_ON_CPU,
+    TYPICAL_ON_GPU,
+    ProfilerCost,
+    cost_of_card,
+    pooled_cost,
+    profiler_us,
+)
 from gnnperf.predict.assembly import time_us
 from gnnperf.predict.step_prediction import Question, StepPrediction, WithoutProfiler
 from gnnperf.schedule import MeasuredStep
@@ -47,15 +55,20 @@ def recorded_profiler(trace: Path | str | None, on_gpu: bool) -> RecordedProfile
     Raises InputError: the card's numbers cannot be costs.
     """
     card = read_card(Path(trace)) if trace is not None and Path(trace).is_dir() else None
-    typical = typical_cost(on_gpu)
     if card is None:
-        return RecordedProfiler(typical, None)
-    return RecordedProfiler(pooled_cost(cost_of_card(card), typical), _unprofiled_us(card))
+        return RecordedProfiler(typical_cost(on_gpu), None)
+    typical = TYPICAL_ON_GPU if on_gpu else TYPICAL_ON_CPU
+    return RecordedProfiler(_in_steps(pooled_cost(cost_of_card(card), typical), on_gpu), _unprofiled_us(card))
 
 
 def typical_cost(on_gpu: bool) -> ProfilerCost:
     """Of a profiler on a machine that no card describes."""
-    return TYPICAL_ON_GPU if on_gpu else TYPICAL_ON_CPU
+    return _in_steps(TYPICAL_ON_GPU if on_gpu else TYPICAL_ON_CPU, on_gpu)
+
+
+def _in_steps(cost: ProfilerCost, on_gpu: bool) -> ProfilerCost:
+    """Cards state what events cost in a short loop."""
+    return cost.times(IN_STEPS_ON_GPU) if on_gpu else cost
 
 
 def _unprofiled_us(card: Mapping[str, object]) -> float | None:
