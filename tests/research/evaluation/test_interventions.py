@@ -117,9 +117,7 @@ def test_pairs_are_read(tmp_path: Path) -> None:
 
 
 def trial(pair: int, kind: str, predicted_us: float, measured_us: float, noise_us: float = 1.0) -> Trial:
-    return Trial(
-        pair, kind, "a", "b", 1, predicted_us, measured_us, noise_us, 0.5 * measured_us, 1.2 * measured_us, 0.1, ()
-    )
+    return Trial(pair, kind, "a", "b", 1, predicted_us, measured_us, noise_us, 0.5 * measured_us, 1.2 * measured_us, ())
 
 
 def test_summary_by_hand() -> None:
