@@ -4,7 +4,6 @@ import ast
 import gzip
 import importlib
 import os
-import re
 import subprocess
 import sys
 import time
@@ -22,7 +21,6 @@ ROOT = Path(__file__).resolve().parents[1]
 WITHOUT_TORCH = (
     "cli", "trace.public", "analytic", "schedule", "graph", "trace", "hardware", "gnn.evaluation", "predict",
 )  # fmt: skip
-DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "BENCHMARKS.md", "SECURITY.md", "CHANGELOG.md")
 MAX_LINES = 450
 
 
@@ -59,12 +57,6 @@ def test_the_data_folder_shadows_no_library() -> None:
 
 def test_ci_can_run() -> None:
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
-
-
-@pytest.mark.parametrize("document", DOCUMENTS)
-def test_links_between_documents_lead_somewhere(document: str) -> None:
-    targets = re.findall(r"\]\((?!https?://)([^)#]+)", (ROOT / document).read_text())
-    assert [t for t in targets if not (ROOT / t).exists()] == []
 
 
 @pytest.mark.parametrize(

@@ -329,18 +329,9 @@ def main(arguments: Sequence[str]) -> None:
     if parser.parse_args(arguments).trace:
         return print_from_traces()
     results, left_out = outcomes()
-    show(_pairs(results), _summary(results), width=170)
+    show(_summary(results), width=170)
     for line in left_out:
         print(f"left out: {line}")
-
-
-def _pairs(results: Sequence[Predicted]) -> Table:
-    table = Table("kind", "A", "B", "shapes %", "FLOPs/B", "measured us", "noise", "predicted", "trivial")
-    for one in results:
-        times = (one.measured_us, one.noise_us, one.predicted_us, one.trivial_us)
-        table.add_row(one.pair.kind, one.pair.a, one.pair.b, f"{100 * one.equal[0]:.1f}", f"{one.equal[1]:.3f}",
-                      *(f"{value:+.0f}" for value in times))  # fmt: skip
-    return table
 
 
 def _summary(results: Sequence[Predicted]) -> Table:

@@ -22,7 +22,7 @@ from research.benchmarks._op_tables import TABLES, convolution_rows, memory_rows
 from research.benchmarks._public_runs import mirror
 from research.fitting.cdna import measured as recorded_calls
 from research.fitting.cdna import measured_nodes
-from research.fitting.convolution import some_of_each
+from research.fitting.convolution import ROWS_PER_DEVICE
 from research.fitting.files import save_evidence
 from research.fitting.gemm import FIT_ROWS, GENERATION_ROWS
 from research.tables import grouped, spec_of
@@ -54,7 +54,7 @@ def gpu_evidence() -> list[Evidence]:
     result += _counted(memory, memory, memory["table"].map(ROW_OPS).fillna("elementwise"), "memory_bound.yaml")
     convolved, _ = convolution_rows()
     ops = pd.Series("convolution", convolved.index)
-    return result + _counted(convolved, some_of_each(convolved), ops, "convolution.yaml") + cdna_evidence()
+    return result + _counted(convolved, sample(convolved, ROWS_PER_DEVICE), ops, "convolution.yaml") + cdna_evidence()
 
 
 def cdna_evidence() -> list[Evidence]:

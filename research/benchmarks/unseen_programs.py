@@ -73,7 +73,6 @@ def rows_of(fold: Fold, graphs: Graphs) -> list[dict[str, object]]:
         result.append(labels_of(graph, recording) | {
             "model_active_us": active_us(graph, shared.latency_us), "model_step_us": median_step_us(mine),
             "model_shared_us": median_step_us(shared), "first_pass_us": first_pass_step_us(mine),
-            "uncovered": float(np.isnan(shared.latency_us).mean()),
         })  # fmt: skip
     return result
 
@@ -146,14 +145,6 @@ def by_workload(runs: pd.DataFrame) -> Table:
     return table
 
 
-def print_means(result: pd.DataFrame, runs: pd.DataFrame) -> None:
-    """What has no prediction, and the figures with every program counting alike."""
-    print(f"nodes that are uncovered, which count as no time: {result['uncovered'].mean():.2%}")
-    for figure, label in FIGURES.items():
-        errors = (runs[MODEL[figure]] / runs[label] - 1.0).abs()
-        print(f"{figure}: mean over the programs' means {errors.groupby(runs['workload']).mean().mean():.1%}")
-
-
 def main() -> None:
     unseen, graphs = recordings(UNSEEN), recorded_graphs(UNSEEN)
     programs = sorted({recording.workload for recording in unseen.values()})
@@ -167,7 +158,6 @@ def main() -> None:
         runs = over_runs(rows)
         print(f"\nprograms {group}")
         show(figures(rows, runs, labels), by_workload(runs), width=140)
-        print_means(rows, runs)
         if group == REST:
             save_step_error(runs)
 

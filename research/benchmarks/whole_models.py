@@ -280,16 +280,6 @@ def predicted_rows(requested: Sequence[Row], who: Mapping[str, Predictor], folde
     return pd.DataFrame(result)
 
 
-def print_rows(result: pd.DataFrame, who: Sequence[str]) -> None:
-    """One line per row: measured ms, and each predictor's error in percent."""
-    printed = Table("GPU", "run", "measured ms", *who)
-    for _, row in result.iterrows():
-        errors = (100 * (row[name] / row["measured"] - 1) for name in who)
-        texts = ("-" if np.isnan(error) else f"{error:+.1f}" for error in errors)
-        printed.add_row(row["GPU"], row["run"], f"{row['measured'] / 1e3:.1f}", *texts)
-    _show("Rows: error in percent of the measured time", printed)
-
-
 def print_summary(title: str, groups: Iterable[tuple[str, pd.DataFrame]], who: Sequence[str]) -> None:
     """Errors of each predictor over groups of rows; a row without its prediction is missing in its line only."""
     printed = Table("rows of", "predictor", *ERROR_COLUMNS)
@@ -337,7 +327,6 @@ def main(argv: Sequence[str]) -> None:
         return
     result = predicted_rows(chosen, who, folder)
     every = (*who, *PEERS.values(), FLOOR)
-    print_rows(result, every)
     one = result[result["variant"] == ""]
     if not requested.seen:
         save_result("whole_models", *(

@@ -123,7 +123,7 @@ def _print_interventions(rows: pd.DataFrame, trials: Sequence[Trial], left_out: 
         "change": "kind", "pairs": "pairs", "trials": "trials", "error of the change": "error_median", "95 %": "",
         "p90": "error_p90", "above noise": "above_noise", "their error": "error_median_above_noise",
         "sign right": "sign_right", "true change": "perfect_error_above_noise", "summed": "summed_error_median",
-        "measured again": "remeasured_error_median", "touched": "touched_share",
+        "measured again": "remeasured_error_median",
     }  # fmt: skip
     table = table_of("known changes: predicted from A's graph, measured in B", tuple(columns))
     for row in rows.to_dict("records"):

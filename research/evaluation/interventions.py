@@ -29,7 +29,7 @@ from gnnperf.graph import ExecutionGraph
 from gnnperf.whatif import apply
 from research.evaluation.loading import Load
 from research.evaluation.pairs import Change, Pair, Way, edits
-from research.evaluation.run_sums import Statistic, interval_over_groups
+from research.evaluation.run_sums import interval_over_groups
 from research.evaluation.step_times import step_times_us
 
 KEPT_GRAPHS = 32
@@ -50,7 +50,6 @@ class Trial:
     noise_us: float  # a change of this size may be chance
     summed_us: float  # the trivial prediction: what the edit adds to all nodes, divided among the ranks
     remeasured_us: float  # the change as measured in `repeat` itself: what measuring again predicts
-    touched_share: float  # share of the edited graph's host, device and transfer time in touched nodes
     unknown: tuple[str, ...]  # what the edit states that it cannot know
 
     @property
@@ -142,7 +141,6 @@ def _trial(
     measured = {k: there[k].unprofiled_us - here[k].unprofiled_us for k in common}
     own = max(measured.values()) - min(measured.values())
     pooled = floor * np.hypot(*(np.median([r.unprofiled_us for r in run.values()]) for run in (here, there)))
-    latency = np.nan_to_num(edited.graph.nodes["latency_us"].to_numpy())
     return Trial(
         pair=number, kind=str(pair.change), source=source, target=target, repeat=repeat,
         predicted_us=float(np.median(change)),
@@ -150,7 +148,6 @@ def _trial(
         noise_us=float(max(own, pooled)),
         summed_us=_busy_us(edited.graph) - _busy_us(graph),
         remeasured_us=measured[repeat],
-        touched_share=float(latency[edited.touched].sum() / max(latency.sum(), 1e-9)),
         unknown=edited.unknown,
     )  # fmt: skip
 
@@ -179,11 +176,10 @@ def summarize_trials(trials: Sequence[Trial]) -> pd.DataFrame:
 
     kind, pairs, trials     a pair is tried in both directions and from several repeats
     error_*                 of |predicted - measured| / |measured|; low and high: 95 % of the median, over pairs
-    above_noise             trials whose measured change exceeds the noise floor; sign_*: of these, over pairs
+    above_noise             trials whose measured change exceeds the noise floor; sign_right: of these
     perfect_error_above_noise  of the true change: a second measurement errs by both, so by root 2 times as much
     summed_error_median     of the prediction without a graph: what the edit adds, summed, divided among the ranks
     remeasured_error_median of a second measurement as the prediction: the noise of the change itself
-    touched_share           median share of a graph's time that is in touched nodes
     """
     table = table_of_trials(trials)
     parts = [(str(kind), table[table["kind"] == kind]) for kind in Change]
@@ -193,19 +189,13 @@ def summarize_trials(trials: Sequence[Trial]) -> pd.DataFrame:
 
 def _summary(kind: str, table: pd.DataFrame) -> dict[str, object]:
     loud = table[table["above_noise"]].astype({"sign_right": float})
-    error_low, error_high = _interval(table, "error", np.median)
-    sign_low, sign_high = _interval(loud, "sign_right", np.mean)
+    error_low, error_high = interval_over_groups(table["error"].to_numpy(), table["pair"].to_numpy(), np.median)
     return {
         "kind": kind, "pairs": table["pair"].nunique(), "trials": len(table), "error_median": table["error"].median(),
         "error_low": error_low, "error_high": error_high, "error_p90": table["error"].quantile(0.9),
         "above_noise": len(loud), "error_median_above_noise": loud["error"].median(),
-        "sign_right": loud["sign_right"].mean(), "sign_low": sign_low, "sign_high": sign_high,
+        "sign_right": loud["sign_right"].mean(),
         "perfect_error_above_noise": loud["remeasured_error"].median() / np.sqrt(2.0),
         "summed_error_median": table["summed_error"].median(),
         "remeasured_error_median": table["remeasured_error"].median(),
-        "touched_share": table["touched_share"].median(),
     }  # fmt: skip
-
-
-def _interval(table: pd.DataFrame, column: str, statistic: Statistic) -> tuple[float, float]:
-    return interval_over_groups(table[column].to_numpy(np.float64), table["pair"].to_numpy(), statistic)

@@ -6,16 +6,15 @@
 |-----------|----------------------------------------------------|------------------------------|---------------|
 | sleep     | rank, place (start, backward, optimizer), sleep_us | the gap at the place         | declared      |
 | link      |                                                    | transfers, exits             | of B          |
-| repeat    | op, times; optional: rank, phase, input_dims       | copies of the op's nodes     | of B          |
+| repeat    | op, times; optional: rank                          | copies of the op's nodes     | of B          |
 | size      |                                                    | other shapes or messages     | of B          |
 | slow_rank | as repeat, or as size                              | likewise                     | likewise      |
-| blocking  | optional: collective, phase                        | transfers, exits, what waits | of B          |
+| blocking  |                                                    | transfers, exits, what waits | of B          |
 
-Which calls of the op are repeated is read off the order of ops in B, unless input_dims names them; which op waits for a
-collective likewise. Other keys say how the programs differ and are not needed here.
+Which calls of the op are repeated is read off the order of ops in B; which op waits for a collective likewise. Other
+keys say how the programs differ and are not needed here.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -108,17 +107,11 @@ def _size(edit: Mapping[str, Any], way: Way) -> list[Edit]:
 
 
 def _repeat(edit: Mapping[str, Any], way: Way) -> list[Edit]:
-    calls, times = _calls(edit), int(edit["times"])
-    if calls.input_dims is not None:
-        return [RepeatOp(calls, times, way.reference_run) if way.forward else RunOnce(calls, times)]
+    rank, times = edit.get("rank"), int(edit["times"])
+    calls = OpSelector(str(edit["op"]), ranks=None if rank is None else (int(rank),))
     once, repeated = (way.graph, way.reference_run) if way.forward else (way.reference_run, way.graph)
     result = repeated_calls(once, repeated, calls, times)
     return [RepeatOp(a, times, way.reference_run) if way.forward else RunOnce(b, times) for a, b in result]
-
-
-def _blocking(edit: Mapping[str, Any], way: Way) -> list[Edit]:
-    which = edit.get("collective"), edit.get("phase")
-    return [WaitAs(way.reference_run, *which), LatenciesOf(way.reference_run, transfers)]
 
 
 _EDITS: dict[Change, Callable[[Mapping[str, Any], Way], list[Edit]]] = {
@@ -127,15 +120,5 @@ _EDITS: dict[Change, Callable[[Mapping[str, Any], Way], list[Edit]]] = {
     Change.REPEAT: _repeat,
     Change.SIZE: _size,
     Change.SLOW_RANK: lambda edit, way: (_repeat if "times" in edit else _size)(edit, way),
-    Change.BLOCKING: _blocking,
+    Change.BLOCKING: lambda edit, way: [WaitAs(way.reference_run), LatenciesOf(way.reference_run, transfers)],
 }
-
-
-def _calls(edit: Mapping[str, Any]) -> OpSelector:
-    dims, rank = edit.get("input_dims"), edit.get("rank")
-    if dims is not None:  # as the graph writes them: compact JSON
-        dims = json.dumps(json.loads(dims) if isinstance(dims, str) else dims, separators=(",", ":"))
-    return OpSelector(
-        str(edit["op"]), input_dims=dims,
-        phase=edit.get("phase"), ranks=None if rank is None else (int(rank),),
-    )  # fmt: skip

@@ -117,12 +117,9 @@ class WaitAs:
     """Collectives are waited for where another recording waits for them: the reverse of `Block`, given the original."""
 
     other: ExecutionGraph  # a recording of the program whose waits are taken; only which op waits is read, no time
-    # collective, phase: as in `Block`
-    collective: str | None = None
-    phase: str | None = None
 
     def __call__(self, graph: ExecutionGraph) -> Edited:
-        leaves = exits(graph, self.collective, self.phase)
+        leaves = exits(graph, None, None)
         waits_at = np.full(graph.num_nodes, -1, dtype=np.int64)
         for pair in aligned_steps(graph, self.other):
             waiter = np.full(pair.reference_run.num_nodes + 1, -1, dtype=np.int64)  # the last row: unmatched

@@ -5,7 +5,7 @@ schedule; `coverage` is the share with one. Figures pool all seeds.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import pandas as pd
@@ -62,24 +62,6 @@ def step_figures(records: Sequence[EvaluationRecord]) -> Figures:
     return _figures([record.steps for record in records], sums, float("nan"))
 
 
-def of_workload(record: EvaluationRecord, workload: str) -> EvaluationRecord | None:
-    """The cell's recordings of one program; None without any."""
-    rows = np.flatnonzero((record.steps["workload"] == workload).to_numpy())
-    if not len(rows):
-        return None
-    steps, nodes = record.steps.iloc[rows].reset_index(drop=True), record.nodes
-    if nodes is not None:
-        place = np.full(len(record.steps), -1)
-        place[rows] = np.arange(len(rows))
-        retained = nodes.assign(recording=place[nodes["recording"].to_numpy()])
-        nodes = retained[retained["recording"] >= 0].reset_index(drop=True)
-    return replace(record, steps=steps, nodes=nodes)
-
-
-def workloads(records: Sequence[EvaluationRecord]) -> tuple[str, ...]:
-    return tuple(sorted({name for record in records for name in record.steps["workload"] if name}))
-
-
 def _figures(tables: Sequence[pd.DataFrame], sums: RunSums, by_time: float) -> Figures:
     predicted, measured = (
         np.concatenate([t[name].to_numpy(np.float64) for t in tables]) for name in ("predicted_us", "measured_us")
@@ -93,7 +75,7 @@ def _figures(tables: Sequence[pd.DataFrame], sums: RunSums, by_time: float) -> F
     )  # fmt: skip
 
 
-# Tables of cells: every row's errors of nodes and of steps, by program, and what made them.
+# Tables of cells: every row's errors of nodes and of steps, and what made them.
 
 NODES = ("row", "seeds", "nodes", "covered", "GMAE %", "95 %", "by time", "mean", "median", "p90", "max", "bias")
 STEPS = ("row", "seeds", "steps", "fit s", "geomean %", "95 %", "mean", "median", "p90", "max", "bias", "mean |log|")
@@ -109,7 +91,7 @@ def print_tables(records: Sequence[EvaluationRecord], splits: Sequence[str]) -> 
     wide = console(width=WIDTH)
     for split in (s for s in splits if s in result):
         rows = in_order(result[split])
-        for table in (make(split, rows) for make in (node_table, step_table, program_table, seed_table)):
+        for table in (node_table(split, rows), step_table(split, rows)):
             wide.print(table)
     hours = sum(record.fit_s for record in records) / 3600
     say(f"{len(records)} cells, fitted in {hours:.1f} hours of one process each.")
@@ -156,32 +138,6 @@ def step_table(title: str, rows: Rows) -> Table:
             *_spread(result), f"{result.mean_log:.3f}",
         )  # fmt: skip
     return table
-
-
-def program_table(title: str, rows: Rows) -> Table:
-    """Errors of nodes and of steps by program."""
-    names = workloads([record for records in rows.values() for record in records])
-    table = _table(f"{title}: by program, GMAE of nodes / geomean of steps in % (steps)", ("row", *names))
-    for row, records in rows.items():
-        parts = [[part for record in records if (part := of_workload(record, name)) is not None] for name in names]
-        table.add_row(row, *[_pair(part) if part else "-" for part in parts])
-    return table
-
-
-def seed_table(title: str, rows: Rows) -> Table:
-    """Errors of nodes and of steps, seed by seed, of rows that have several."""
-    several = {row: records for row, records in rows.items() if len(records) > 1}
-    seeds = sorted({c.origin.seed for records in several.values() for c in records if c.origin.seed is not None})
-    table = _table(f"{title}: by seed, GMAE of nodes / geomean of steps in % (steps)", ("row", *map(str, seeds)))
-    for row, records in several.items():
-        by_seed = {record.origin.seed: record for record in records}
-        table.add_row(row, *[_pair([by_seed[seed]]) if seed in by_seed else "-" for seed in seeds])
-    return table
-
-
-def _pair(records: Sequence[EvaluationRecord]) -> str:
-    nodes, steps = node_figures(records), step_figures(records)
-    return f"{'-' if nodes is None else _percent(nodes.gmae)} / {_percent(steps.gmae)} ({steps.count})"
 
 
 def _spread(result: Figures) -> list[str]:

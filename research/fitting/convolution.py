@@ -34,7 +34,7 @@ from gnnperf.analytic.gemm.constants import Members, default_gemm_constants
 from gnnperf.analytic.kernels.call import Setting
 from gnnperf.analytic.memory_bound.constants import MemoryConstants, default_memory_constants
 from gnnperf.hardware import DeviceSpec, conf_dir
-from research.benchmarks._op_tables import convolution_rows
+from research.benchmarks._op_tables import convolution_rows, sample
 from research.fitting.files import write_constants
 from research.fitting.logs import fit_logs, softened
 
@@ -73,7 +73,7 @@ def fit_convolution_constants(
     provenance: str,
 ) -> ConvolutionConstants:
     """Constants from every row given; every device weighs the same."""
-    some = some_of_each(rows)
+    some = sample(rows, ROWS_PER_DEVICE)
     parts = [(forward_algorithms(part, Setting(devices[str(name)], memory, gemm, START)), part)
              for name, part in some.groupby("device")]  # fmt: skip
 
@@ -87,12 +87,6 @@ def fit_convolution_constants(
     values = fit_logs(residuals, np.array([*factors, *[START.call_us, START.growth_us] * len(parts)]))
     typical = np.exp(np.log(values[FACTORS:].reshape(-1, 2)).mean(axis=0))  # [2]
     return built(values[:FACTORS], typical, provenance)
-
-
-def some_of_each(rows: pd.DataFrame) -> pd.DataFrame:
-    """At most ROWS_PER_DEVICE rows of each device: those that are fitted on."""
-    mixed = rows.sample(frac=1.0, random_state=0)
-    return mixed[mixed.groupby("device").cumcount() < ROWS_PER_DEVICE]
 
 
 def built(factors: np.ndarray, host: np.ndarray, provenance: str) -> ConvolutionConstants:

@@ -36,6 +36,7 @@ from gnnperf.analytic.memory_bound.constants import (
 from gnnperf.core import InputError, write_text
 from gnnperf.gnn.data.cache import fingerprint
 from gnnperf.hardware import DeviceSpec
+from research.benchmarks._op_tables import sample
 from research.fitting.convolution import fit_convolution_constants, forward_algorithms
 from research.fitting.gemm import fit_for_others, measured
 from research.fitting.memory import device_us, fit_memory_constants
@@ -95,8 +96,7 @@ def fit_forms(rows: pd.DataFrame) -> FormConstants:
     for family, places in products.groupby(families(products)).indices.items():
         part = products.iloc[places]
         part = part[part["method"] == part["method"].value_counts().index[0]]
-        mixed = part.sample(frac=1.0, random_state=0)
-        gemm[str(family)] = fit_for_others(mixed[mixed.groupby("device").cumcount() < FITTED_ROWS].sort_index())
+        gemm[str(family)] = fit_for_others(sample(part, FITTED_ROWS))
     devices = {str(name): spec_of(str(name)) for name in rows["device"].unique()}
     memory = fit_memory_constants(streams, devices, FOLD) if len(streams) else None
     convolved, convolution = rows[forms == CONVOLUTION], None

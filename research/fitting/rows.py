@@ -15,14 +15,11 @@ from research.tables import OpTable
 
 NO_DEVICE = "device that the catalog does not know, or that the closed forms were not made for"
 NO_FORM = "op without a closed form that is fitted again for every GPU left out"
-CHIP, GENERATION = "chip", "generation"
+GENERATION = "generation"
 
 
 def usable(table: OpTable) -> OpTable:
-    """Rows with a device and a closed form, with columns `generation` and `chip`; what is left out is counted.
-
-    A chip is a generation and a number of SMs: boards that differ in memory and power are left out with each other.
-    """
+    """Rows with a device and a closed form, with a column `generation`; what is left out is counted."""
     rows = table.rows
     devices = {str(name): match_device(str(name)) for name in rows["device"].unique()}
     known = rows["device"].map({name: d is not None and has_forms(d) for name, d in devices.items()}).to_numpy(bool)
@@ -36,8 +33,7 @@ def usable(table: OpTable) -> OpTable:
         raise InputError("no row with a known device and op", where="op tables", remedy="gnnperf data fetch")
     result = {name: device for name, device in devices.items() if device is not None}
     generation = retained["device"].map({name: d.architecture or d.name for name, d in result.items()})
-    chip = retained["device"].map({name: f"{d.architecture or d.name}/{d.num_sms}" for name, d in result.items()})
-    return OpTable(retained.assign(**{GENERATION: generation, CHIP: chip}), dropped)
+    return OpTable(retained.assign(**{GENERATION: generation}), dropped)
 
 
 def sampled(rows: pd.DataFrame, per_group: int, by: Sequence[str], seed: int) -> np.ndarray:

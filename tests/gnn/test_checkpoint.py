@@ -72,6 +72,8 @@ def test_refuses_what_is_not_a_checkpoint(tmp_path: Path, made: Checkpoint) -> N
     save_checkpoint(good, made)
     with pytest.raises(InputError, match="no such file"):
         load_checkpoint(tmp_path / "nowhere.pt")
+    with pytest.raises(InputError, match=str(tmp_path)):
+        load_checkpoint(tmp_path)
     for content in (b"", b"text", good.read_bytes()[:2000], pickle.dumps(Evil()), good.read_bytes()[1000:]):
         path.write_bytes(content)
         with pytest.raises(InputError, match="not a checkpoint of gnnperf, or damaged"):

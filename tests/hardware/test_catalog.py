@@ -31,7 +31,7 @@ CPUS = ("cpu_generic", "epyc_7742", "epyc_9654", "grace", "xeon_e5_2698_v4", "xe
 CLUSTERS = ("dgx1_p100", "dgx1_v100", "dgx_a100", "hgx8", "hgx_h100", "hgx_h800", "hgx_b200", "hgx_b300", "gb200_nvl72",
             "gb300_nvl72", "gh200_nodes", "mi300x_8", "mi355x_8", "hgx_a800", "single", "loopback_cpu")  # fmt: skip
 
-MINE = {
+MINE: dict[str, object] = {
     "name": "mine", "kind": "gpu", "flops_per_s": {"float32": 1e12, "float16_matrix": "8e12"},
     "memory_bandwidth_bytes_per_s": 1e11, "l2_bytes": 1048576, "num_sms": 4, "clock_hz": 1e9, "memory_bytes": 1e9,
 }  # fmt: skip
@@ -204,21 +204,15 @@ def test_a_cluster_link_is_checked(tmp_path: Path) -> None:
 # --- calibrated quantities in a device file ---------------------------------------------------------------------------
 
 
-DEVICE: dict[str, object] = {
-    "name": "mine", "kind": "cpu", "flops_per_s": {"float32": 1e11}, "memory_bandwidth_bytes_per_s": 1e10,
-    "l2_bytes": 1e6, "num_sms": 1, "clock_hz": 1e9, "memory_bytes": 1e9,
-}  # fmt: skip
-
-
 def test_measured_quantities_and_provenance_are_read():
     calibrated = {"measured": {"launch_floor_us": {"value": 2, "low": 1.5, "high": 2.5}},
                   "host": {"host_op_us": {"value": 1.0, "low": 0.9, "high": 1.1}},
                   "provenance": {"versions.torch": "2.13.0"}}  # fmt: skip
-    device = device_from({**DEVICE, **calibrated}, "mine.yaml")
+    device = device_from({**MINE, **calibrated}, "mine.yaml")
     assert device.measured == {"launch_floor_us": Measured(2.0, 1.5, 2.5)}
     assert device.host["host_op_us"].high == 1.1
     assert device.provenance == {"versions.torch": "2.13.0"}
-    assert device_from(DEVICE, "mine.yaml").measured == {}
+    assert device_from(MINE, "mine.yaml").measured == {}
 
 
 @pytest.mark.parametrize(
@@ -232,4 +226,4 @@ def test_measured_quantities_and_provenance_are_read():
 )
 def test_what_is_no_interval_is_refused(result: object, statement: str):
     with pytest.raises(InputError, match=statement):
-        device_from({**DEVICE, "measured": result}, "mine.yaml")
+        device_from({**MINE, "measured": result}, "mine.yaml")

@@ -11,6 +11,7 @@ from gnnperf.hardware.spec import MEDIA
 from gnnperf.hardware.yaml_spec import cluster_from, conf_dir, link_from, names_in
 
 LINK = {"name": "wire", "bandwidth_bytes_per_s": 1e9, "latency_us": 1.0}
+RAW: dict[str, object] = {"name": "c", "device": "h100_sxm", "intra": LINK, "inter": LINK, "host_link": LINK}
 
 
 def test_a_path_is_as_slow_as_its_slowest_link_and_as_late_as_all() -> None:
@@ -28,8 +29,7 @@ def test_a_path_is_as_slow_as_its_slowest_link_and_as_late_as_all() -> None:
     ],
 )  # fmt: skip
 def test_collective_models_of_collectives_by_device(change: dict[str, object], result: str | None) -> None:
-    raw = {"name": "c", "device": "h100_sxm", "intra": LINK, "inter": LINK, "host_link": LINK, **change}
-    assert cluster_from(raw, load_device("h100_sxm"), "test").collective_models_name == result
+    assert cluster_from({**RAW, **change}, load_device("h100_sxm"), "test").collective_models_name == result
 
 
 @pytest.mark.parametrize(
@@ -42,9 +42,8 @@ def test_collective_models_of_collectives_by_device(change: dict[str, object], r
     ],
 )  # fmt: skip
 def test_bad_collective_models_and_algorithms_are_named(change: dict[str, object], message: str) -> None:
-    raw = {"name": "c", "device": "h100_sxm", "intra": LINK, "inter": LINK, "host_link": LINK, **change}
     with pytest.raises(InputError, match=message):
-        cluster_from(raw, load_device("h100_sxm"), "test")
+        cluster_from({**RAW, **change}, load_device("h100_sxm"), "test")
 
 
 @pytest.mark.parametrize("name", names_in("link"))
@@ -122,20 +121,18 @@ def test_hosts_of_shipped_clusters_are_relative_to_the_one_that_overheads_hold_f
 
 
 def test_another_host_moves_the_overheads(tmp_path: Path) -> None:
-    link = {**LINK}
-    raw: dict[str, object] = {"name": "mine", "device": "t4", "intra": link, "inter": link, "host_link": link}
     device = load_cluster("single", "t4").device
     epyc, reference = load_host("epyc_9654"), load_host("epyc_7763")
-    moved = cluster_from({**raw, "host": "epyc_9654"}, device, "here")
+    moved = cluster_from({**RAW, "host": "epyc_9654"}, device, "here")
     assert moved.host == epyc
     assert moved.host_speed == pytest.approx(epyc.single_thread_speed / reference.single_thread_speed)
-    assert cluster_from({**raw, "host": "grace", "host_speed": 2.0}, device, "here").host_speed == 2.0
+    assert cluster_from({**RAW, "host": "grace", "host_speed": 2.0}, device, "here").host_speed == 2.0
     own = tmp_path / "own.yaml"
     own.write_text(yaml.safe_dump({"name": "own", "clock_hz": 3e9, "work_per_clock": 2.0, "num_cores": 4}))
-    moved = cluster_from({**raw, "host": str(own)}, device, "here")
+    moved = cluster_from({**RAW, "host": str(own)}, device, "here")
     assert moved.host_speed == pytest.approx(2.0 * 3e9 / (3.5e9 * 1.25))
     with pytest.raises(InputError, match="no host named 'epyc_774'; did you mean epyc_7742"):
-        cluster_from({**raw, "host": "epyc_774"}, device, "here")
+        cluster_from({**RAW, "host": "epyc_774"}, device, "here")
 
 
 def test_ranks_are_divided_over_the_nodes_of_a_cluster() -> None:

@@ -1,7 +1,6 @@
 """Memory over the time of a step, by hand."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -136,16 +135,6 @@ def test_what_neighbors_pass_on_is_counted_once() -> None:
 
 
 # Allocators: numbers by hand from c10/core/alignment.h and c10/cuda/CUDACachingAllocator.cpp.
-
-
-@pytest.mark.parametrize(
-    ("requested", "on_cpu", "on_cuda"),
-    [(0, 0, 0), (1, 64, 512), (64, 64, 512), (65, 128, 512), (512, 512, 512), (513, 576, 1_024), (4_000, 4_032, 4_096)],
-)
-def test_blocks_are_multiples_of_64_bytes_on_a_cpu_and_of_512_on_cuda(
-    requested: int, on_cpu: int, on_cuda: int
-) -> None:
-    assert (cpu_block_bytes(requested), cuda_block_bytes(requested)) == (on_cpu, on_cuda)
 
 
 @given(st.integers(0, 2**40))

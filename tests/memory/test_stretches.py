@@ -1,12 +1,11 @@
 """Rise and fall of stretches, and the peak of plans made of them, by hand."""
 
-import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gnnperf.generate.uses import Pair, RankTensors, Stretch, Use, use
 from gnnperf.memory.measured_memory import Part
-from gnnperf.memory.planned import ASKED, BLOCKS, KEPT, courses, in_blocks, planned_peak
+from gnnperf.memory.planned import ASKED, KEPT, courses, in_blocks, planned_peak
 
 
 def exactly(num_bytes: int) -> int:
@@ -78,10 +77,3 @@ def test_parts_and_rounding_add_up_to_blocks() -> None:
     assert result.peak_bytes == (3 + 4) * 512
     assert result.parts_bytes[Part.ROUNDING] == result.peak_bytes - 350 - 28
     assert result.held_between_steps_bytes == 350
-
-
-def test_nothing_is_left_by_a_stretch_and_its_reverse() -> None:
-    forward, backward, _ = courses(PAIR, in_blocks(exactly))
-    # y left, x and dy entered, dx left: neighbors'.
-    assert np.array_equal(forward.net + backward.net, [10 - 10, 0, 0, 0, 0])
-    assert forward.net[BLOCKS] == forward.net[ASKED]

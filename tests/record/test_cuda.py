@@ -15,7 +15,7 @@ from gnnperf.record.step_clock import CudaClock, HostClock, clock_of_this_rank
 
 NVIDIA_SMI = """#!/bin/sh
 case "$*" in
-*GPU-1111*) echo "1980, 1980, 2619, 700.00" ;;
+*GPU-1111*) echo "1980, [N/A], 2619, 700.00" ;;
 *) exit 9 ;;
 esac
 """
@@ -130,7 +130,7 @@ def test_a_gpu_and_its_clocks_are_described(cuda: Cuda, monkeypatch: pytest.Monk
     assert machine.device() == {"kind": "gpu", "name": "Toy GPU", "index": 0, "capability": "9.0", "memory_bytes": 80,
                                 "num_sms": 132, "l2_bytes": None}  # fmt: skip
     assert machine.device_clocks()["clocks"] == {
-        "clock_mhz": 1980, "max_clock_mhz": 1980, "memory_clock_mhz": 2619, "power_limit_w": 700}  # fmt: skip
+        "clock_mhz": 1980, "max_clock_mhz": None, "memory_clock_mhz": 2619, "power_limit_w": 700}  # fmt: skip
 
 
 def test_clocks_are_null_where_nothing_reports_them(cuda: Cuda, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gnnperf.record import host_state
-from gnnperf.record.machine import parse_clocks, parse_driver
+from gnnperf.record.machine import parse_driver
 
 CPUINFO = """processor\t: 0
 model name\t: Some CPU @ 2.60GHz
@@ -64,13 +64,6 @@ def test_a_silent_kernel_gives_nulls(tmp_path: Path, monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(host_state, name, tmp_path / "nothing")
     facts = host_state.host_facts()
     assert [facts[k] for k in ("sockets", "memory_bytes", "clock_mhz")] == [None] * 3 and facts["cache_bytes"] == {}
-
-
-def test_gpu_clocks_are_numbers_or_null() -> None:
-    assert parse_clocks("1980, 1980, 2619, 700.00\n") == {
-        "clock_mhz": 1980, "max_clock_mhz": 1980, "memory_clock_mhz": 2619, "power_limit_w": 700}  # fmt: skip
-    assert parse_clocks("[N/A], 1980")["clock_mhz"] is None
-    assert set(parse_clocks("").values()) == {None}
 
 
 @pytest.mark.parametrize(

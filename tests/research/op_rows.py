@@ -35,6 +35,16 @@ def add_rows() -> pd.DataFrame:
     )  # fmt: skip
 
 
+def convolution_rows(count: int = 1, **changes: object) -> pd.DataFrame:
+    """8 images of 64 channels and 32 x 32 pixels, 3 x 3 windows to 64 channels."""
+    sizes = {"batch": 8.0, "in_channels": 64.0, "out_channels": 64.0, "kernel": 3.0, "in_size": 32.0, "stride": 1.0,
+             "padding": 1.0}  # fmt: skip
+    how = {"op": "aten::conv2d", "dtype": "float32", "direction": "forward", "cache": "warm", "launch_included": True,
+           "device": A100, "latency_us": 200.0, "source": "toys", "table": "conv", "method": "by hand",
+           "shapes": "[[8, 64, 32, 32], [64, 64, 3, 3]]"}  # fmt: skip
+    return completed({**sizes, **how, **changes}, count)
+
+
 def table(*parts: pd.DataFrame) -> OpTable:
     """One table of these rows."""
     return OpTable(pd.concat(parts, ignore_index=True), {})

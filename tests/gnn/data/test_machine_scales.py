@@ -39,16 +39,6 @@ def test_what_it_recorded_comes_back_as_ours(factor: float) -> None:
     assert result.graph.edges["lag_us"].isna().all()
 
 
-def test_shared_runs_give_the_machine_scale_and_are_left_out() -> None:
-    theirs = [there(run, 2.0, f"more/{run.run}") for run in OURS]
-    new = there(OURS[0], 2.0, "more/new/1")
-    result, machine_scales = in_own_scale([*OURS, *theirs, new], ["more/"])
-    assert {run.run for run in result} == {*(run.run for run in OURS), "more/new/1"}
-    assert result[-1].step_us == pytest.approx(OURS[0].step_us, rel=NEAR)
-    assert machine_scales["more/"].ratio == pytest.approx(2.0)
-    assert (machine_scales["more/"].num_shared, machine_scales["more/"].num_left_out) == (len(OURS), 0)
-
-
 def test_a_data_set_that_shares_no_run_is_taken_as_it_is() -> None:
     other = there(OURS[1], 2.0, "more/new/1")
     result, machine_scales = in_own_scale([OURS[0], other], ["more/"])

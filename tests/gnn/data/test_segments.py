@@ -21,9 +21,9 @@ from gnnperf.gnn.data.normalizer import fit_normalizer
 from gnnperf.gnn.data.prepare import Step
 from gnnperf.gnn.data.segments import SegmentedGraph
 from gnnperf.gnn.data.vocabulary import fit_vocabulary
-from gnnperf.gnn.models.gnn import WORK, Head, TypedGNN, outputs_of
-from gnnperf.gnn.settings import ModelConfig
+from gnnperf.gnn.models.gnn import WORK, TypedGNN, outputs_of
 from gnnperf.graph.execution_graph import ExecutionGraph
+from tests.gnn.models.test_gnn import network
 
 LAUNCHES = 12
 
@@ -80,14 +80,9 @@ DATA = data_of(GRAPH)
 NUM_WORK = sum(len(DATA[t].x) for t in WORK)
 
 
-def network(**settings: object) -> TypedGNN:
-    """Exact arithmetic, near enough, and heads that answer."""
-    torch.manual_seed(0)
-    made = TypedGNN(ModelConfig(**{"hidden_channels": 8, **settings}), VOCABULARY).double().eval()  # type: ignore[arg-type]
-    for head in made.heads.values():
-        assert isinstance(head, Head)
-        torch.nn.init.normal_(head.last.weight)
-    return made
+def exact(**settings: float) -> TypedGNN:
+    """Arithmetic that is exact, near enough."""
+    return network(VOCABULARY, **settings).double()
 
 
 @given(max_nodes=st.integers(2, 60), num_hops=st.integers(0, 4))
@@ -115,7 +110,7 @@ def test_segments_hold_no_more_than_requested_for_unless_one_node_does() -> None
 @pytest.mark.parametrize("num_layers", [0, 1, 2, 3])
 @pytest.mark.parametrize("max_nodes", [10, 25])
 def test_inner_nodes_are_predicted_as_in_the_whole_graph(num_layers: int, max_nodes: int) -> None:
-    model = network(num_layers=num_layers)
+    model = exact(num_layers=num_layers)
     together, apart = model(DATA), outputs_of(model, DATA, max_nodes)
     for node_type in WORK:
         for part in ("residual", "scheduled_residual"):
@@ -124,7 +119,7 @@ def test_inner_nodes_are_predicted_as_in_the_whole_graph(num_layers: int, max_no
 
 
 def test_a_halo_of_fewer_hops_than_layers_would_not_do() -> None:
-    model = network(num_layers=3)
+    model = exact(num_layers=3)
     model.num_layers = 2
     right, wrong = model(DATA), outputs_of(model, DATA, 25)
     assert not torch.allclose(right["compute"].residual, wrong["compute"].residual, atol=1e-6)

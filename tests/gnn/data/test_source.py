@@ -11,7 +11,7 @@ from synthetic import SPLIT, read
 from gnnperf.core import WORK_TYPES, InputError
 from gnnperf.gnn.data.prepare import DataConfig, PreparedData, prepare
 from gnnperf.gnn.data.runs import Occurrences, RunGraph, typical
-from gnnperf.gnn.data.source import SourceRuns, aligned_us, source_base_us, source_runs
+from gnnperf.gnn.data.source import SourceRuns, source_base_us, source_runs
 from tests.gnn.data.data_sets import write_card
 
 NODES = pd.DataFrame({
@@ -43,11 +43,6 @@ def with_source(cache: Path, recorded: str = "abcde") -> PreparedData:
     """The synthetic data set with that source."""
     source = SourceRuns({name: name for name in recorded}, twice)
     return prepare(DataConfig(cache_dir=str(cache)), SPLIT, read, None, source)
-
-
-def test_nodes_of_a_run_align_with_those_of_the_source() -> None:
-    step = typical(read("a")).graph
-    np.testing.assert_allclose(aligned_us(step, twice("a")), 2.0 * aligned_us(step, read("a")))
 
 
 def test_stalls_of_a_step_and_zeros_do_not_count() -> None:

@@ -89,13 +89,6 @@ def test_new_words_are_what_unknown_words_were(start: Checkpoint, new: PreparedD
     assert torch.equal(residuals(start.network(), data)["compute"], after)
 
 
-def test_a_feature_that_never_varied_has_no_say_at_first(start: Checkpoint, again: PreparedData) -> None:
-    constant = start.earlier.normalizer.constant("compute")  # [num_features]
-    weight = begun(start, again).get_parameter("encoders.compute.linear.weight")
-    assert bool(constant.any())
-    assert not weight[:, constant].any() and bool(weight[:, ~constant].any())
-
-
 def test_everything_learns_from_there(start: Checkpoint, again: PreparedData) -> None:
     network = begun(start, again).train()
     estimates = network(again.steps["train"][0].data)
@@ -115,19 +108,6 @@ def test_everything_learns_from_there(start: Checkpoint, again: PreparedData) ->
 def test_another_network_is_refused(path: Path, changed: dict[str, object], given: str) -> None:
     with pytest.raises(InputError, match=given):
         load_start(path, replace(CONFIG, **changed))  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("content", ["text", "lightning", "folder", "nothing"])
-def test_what_is_no_checkpoint_is_refused_in_the_same_words(tmp_path: Path, content: str) -> None:
-    path = tmp_path / "it.pt"
-    if content == "text":
-        path.write_text("# a readme")
-    if content == "lightning":
-        torch.save({"state_dict": {}}, path)
-    if content == "folder":
-        path.mkdir()
-    with pytest.raises(InputError, match=str(path)):
-        load_start(path, CONFIG)
 
 
 def test_corrections_of_other_devices_are_refused(tmp_path: Path, start: Checkpoint) -> None:

@@ -12,7 +12,7 @@ from gnnperf.gnn.data.features import features
 from gnnperf.gnn.data.floors import fit_floors
 from gnnperf.gnn.data.module import batch_of
 from gnnperf.gnn.data.normalizer import fit_normalizer
-from gnnperf.gnn.data.vocabulary import fit_vocabulary
+from gnnperf.gnn.data.vocabulary import Vocabulary, fit_vocabulary
 from gnnperf.gnn.models.gnn import WORK, Head, TypedGNN, joint_messages
 from gnnperf.gnn.models.message_passing import MESSAGE_RELATIONS, MessagePassing, arrange
 from gnnperf.gnn.settings import ModelConfig
@@ -29,10 +29,10 @@ def data_of(graph: ExecutionGraph) -> HeteroData:
 NORMALIZER = fit_normalizer([data_of(g) for g in GRAPHS])
 
 
-def network(**settings: float | bool) -> TypedGNN:
+def network(vocabulary: Vocabulary = VOCABULARY, **settings: float | bool) -> TypedGNN:
     """A network whose heads do not answer zero."""
     torch.manual_seed(0)
-    made = TypedGNN(ModelConfig(**{"hidden_channels": 8, "num_layers": 2, **settings}), VOCABULARY).eval()  # type: ignore[arg-type]
+    made = TypedGNN(ModelConfig(**{"hidden_channels": 8, "num_layers": 2, **settings}), vocabulary).eval()  # type: ignore[arg-type]
     for head in made.heads.values():
         assert isinstance(head, Head)
         torch.nn.init.normal_(head.last.weight)

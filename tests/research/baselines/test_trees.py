@@ -45,12 +45,6 @@ def test_trees_beat_the_base_they_start_from(row: trees.Trees, data: PreparedDat
     assert off < 0.5 * np.abs(np.log(gemm.base_us.numpy() / measured)).min()
 
 
-def test_the_same_seed_gives_the_same_bits(data: PreparedData) -> None:
-    step, row = data.steps["test"][0], trees.Trees(settings=SMALL)
-    one, two = (row.fit(data, seed=3).latency_us(step) for _ in range(2))
-    np.testing.assert_array_equal(one, two)
-
-
 def test_comm_nodes_keep_their_base_and_hardware_takes_no_time(data: PreparedData) -> None:
     step = data.steps["test"][0]
     result = trees.Trees(settings=SMALL).fit(data, seed=0).latency_us(step)

@@ -4,11 +4,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from rich.console import Console
 
 from gnnperf.core.errors import InputError
 from research.evaluation.records import read_record, read_records, same_question, write_record
-from research.evaluation.row_errors import node_figures, of_workload, seed_table, step_figures, workloads
+from research.evaluation.row_errors import node_figures, step_figures
 from research.evaluation.run_sums import node_gmae, node_gmae_by_time, step_geomean
 from tests.research.evaluation.made_records import made
 
@@ -102,30 +101,3 @@ def test_a_prediction_of_zero_is_an_error_of_one_hundred_percent() -> None:
     assert result.max == 1.0
     assert result.mean_log == pytest.approx(np.log(1000) / 3)
     assert result.bias == pytest.approx(0.1 - 1)  # a thousandth, once in three
-
-
-def test_by_workload() -> None:
-    assert workloads([made()]) == ("dlrm", "transformer")
-    one = of_workload(made(), "transformer")
-    assert one is not None and one.nodes is not None
-    assert one.steps["recording"].tolist() == ["c/1"]
-    assert one.nodes["recording"].tolist() == [0]
-    assert step_figures([one]).gmae == pytest.approx(0.4)
-    assert of_workload(made(), "cnn") is None
-
-
-def test_every_seed_of_rows_that_have_several() -> None:
-    rows = {
-        "gnn": [made(seed=0, errors=(0.1, 0.1, 0.1)), made(seed=2, errors=(0.2, 0.2, 0.2))],
-        "mlp": [made("mlp", seed=1, errors=(0.3, 0.3, 0.3)), made("mlp", seed=2, errors=(0.4, 0.4, 0.4))],
-        "trees": [made("trees", seed=0)],
-        "analytic": [made("analytic", seed=None)],
-    }
-    console = Console(width=160)
-    with console.capture() as shown:
-        console.print(seed_table("size", rows))
-    words = [line.split() for line in shown.get().splitlines()]
-    lines = words[words.index(["row", "0", "1", "2"]) :]  # below the title
-    assert lines[1] == ["gnn", "10.0", "/", "10.0", "(3)", "-", "20.0", "/", "20.0", "(3)"]
-    assert lines[2] == ["mlp", "-", "30.0", "/", "30.0", "(3)", "40.0", "/", "40.0", "(3)"]
-    assert len(lines) == 3

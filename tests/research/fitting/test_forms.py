@@ -18,24 +18,13 @@ from research.fitting.gemm import measured
 from research.fitting.memory import device_us
 from research.fitting.rows import usable
 from research.tables import spec_of
-from research.tables.columns import completed, shapes_json
-from tests.research.op_rows import A100, V100, add_rows, product_rows, table
+from tests.research.op_rows import A100, V100, add_rows, convolution_rows, product_rows, table
 
 SHIPPED = replace(forms.shipped_forms(), devices=(A100, V100))
 
 
-def _convolution() -> pd.DataFrame:
-    """8 images of 64 channels and 32 x 32 pixels, 3 x 3 windows to 64 channels."""
-    sizes = {"batch": 8.0, "in_channels": 64.0, "out_channels": 64.0, "kernel": 3.0, "in_size": 32.0, "stride": 1.0,
-             "padding": 1.0}  # fmt: skip
-    how = {"op": "aten::conv2d", "dtype": "float32", "direction": "forward", "cache": "warm", "launch_included": True,
-           "device": A100, "latency_us": 200.0, "source": "toys", "table": "conv", "method": "by hand",
-           "shapes": shapes_json([[8, 64, 32, 32], [64, 64, 3, 3]])}  # fmt: skip
-    return completed({**sizes, **how}, 1)
-
-
 def test_forms_by_sizes() -> None:
-    rows = pd.concat([product_rows((A100,)), add_rows(), _convolution()], ignore_index=True)
+    rows = pd.concat([product_rows((A100,)), add_rows(), convolution_rows()], ignore_index=True)
     assert forms.form_names(rows).tolist() == [forms.PRODUCT] * 6 + [forms.STREAM] * 3 + [forms.CONVOLUTION]
 
 
@@ -58,15 +47,17 @@ def test_the_base_is_the_closed_form_without_the_launch() -> None:
 
 
 def test_the_base_of_a_convolution_is_what_traces_of_that_gpu_are_reported() -> None:
-    shapes, flops = _convolution()["shapes"].iloc[0], 2.0 * 8 * 64 * 32 * 32 * 64 * 9
+    shapes, flops = convolution_rows()["shapes"].iloc[0], 2.0 * 8 * 64 * 32 * 32 * 64 * 9
     call = KernelCall("aten::conv2d", shapes, "float32", "conv", flops, 1.0)
     constants = default_memory_constants(), default_gemm_constants(), default_convolution_constants()
     setting = Setting(spec_of(V100), *constants)
-    assert forms.base_us(_convolution().assign(device=V100), SHIPPED) == pytest.approx(convolutions_us([call], setting))
+    assert forms.base_us(convolution_rows().assign(device=V100), SHIPPED) == pytest.approx(
+        convolutions_us([call], setting)
+    )
 
 
 def test_convolutions_are_fitted_where_products_and_streams_are() -> None:
-    several = pd.concat([_convolution().assign(device=d, in_channels=c, calls_before=float(c), latency_us=200.0 + c)
+    several = pd.concat([convolution_rows().assign(device=d, in_channels=c, calls_before=float(c), latency_us=200.0 + c)
                          for d in (A100, V100) for c in (16.0, 32.0, 64.0)], ignore_index=True)  # fmt: skip
     given = usable(table(several)).rows
     assert forms.fit_forms(given).convolution is None  # without products on lanes there is nothing to stand on

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from research.fitting.forms import FormConstants, base_us, shipped_forms
 from research.fitting.observation import Observation, Observed, Wait, fit_observation
-from research.tables.columns import completed
-from tests.research.op_rows import A100, T4, V100, add_rows, product_rows
+from tests.research.op_rows import A100, T4, V100, add_rows, convolution_rows, product_rows
 
 NO_CONSTANTS = FormConstants({}, None, None, ())
 
@@ -55,22 +54,10 @@ def test_an_unknown_table_waits_like_its_source() -> None:
 
 
 def test_a_wait_that_grew_from_call_to_call_is_reported_by_the_calls_before() -> None:
-    """Convolutions of two channels: a kernel of few us, behind a host that takes twice the typical one's time."""
+    """Convolutions of some tens of us, behind a host that takes twice the typical one's time."""
     constants = shipped_forms()
     assert constants.convolution is not None
-    size = {
-        "batch": 1.0,
-        "in_channels": 2.0,
-        "out_channels": 2.0,
-        "kernel": 3.0,
-        "in_size": 8.0,
-        "stride": 1.0,
-        "padding": 1.0,
-    }
-    how = {"op": "aten::conv2d", "dtype": "float32", "direction": "forward", "cache": "warm", "launch_included": True,
-           "source": "toys", "table": "conv", "method": "by hand", "device": V100,
-           "calls_before": [0.0, 1000.0, 4000.0], "moved_bytes": 100.0, "latency_us": 1.0}  # fmt: skip
-    rows = completed({**size, **how}, 3)
+    rows = convolution_rows(3, device=V100, calls_before=[0.0, 1000.0, 4000.0], moved_bytes=100.0)
     first, growth = constants.convolution.call_us, constants.convolution.growth_us
     rows["latency_us"] = base_us(rows, constants) + 2.0 * (first + growth * rows["calls_before"])
     result = fit_observation(rows, constants)

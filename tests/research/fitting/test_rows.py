@@ -2,14 +2,13 @@
 
 import numpy as np
 
-from research.fitting.rows import CHIP, GENERATION, NO_DEVICE, NO_FORM, sampled, usable
+from research.fitting.rows import GENERATION, NO_DEVICE, NO_FORM, sampled, usable
 from tests.research.op_rows import A100, T4, V100, add_rows, product_rows, table
 
 
-def test_chips_and_generations_come_from_the_catalog() -> None:
+def test_generations_come_from_the_catalog() -> None:
     rows = usable(table(product_rows((A100, T4)))).rows
     assert rows.groupby("device")[GENERATION].first().to_dict() == {A100: "ampere", T4: "turing"}
-    assert rows.groupby("device")[CHIP].first().to_dict() == {A100: "ampere/108", T4: "turing/40"}
 
 
 def test_what_cannot_train_is_counted() -> None:

@@ -95,22 +95,17 @@ def test_a_name_states_what_was_run() -> None:
         run_of("opt")
 
 
-def test_labels_are_in_microseconds(tmp_path: Path) -> None:
+def test_peers_and_nodes_belong_to_a_label_in_microseconds(tmp_path: Path) -> None:
     raw = {"num_layer": 0, "e2e_latency": 3.0}
-    _write_label(tmp_path / ROOT / "label" / "Tesla_T4" / "m-inf-8-1.json", json.dumps(raw))
-    (label,) = read_model_labels(tmp_path)
-    assert (label.device, label.total_us) == ("Tesla T4", 3000.0)
-    assert math.isnan(peer_us(tmp_path, label, "neusight")) and node_times(tmp_path, label) is None
-
-
-def test_peers_and_nodes_belong_to_a_label(tmp_path: Path) -> None:
-    raw = {"e2e_latency": 3.0}
     _write_label(tmp_path / ROOT / "label" / "Tesla_T4" / "m-train-8-1.json", json.dumps(raw))
     _write_label(tmp_path / ROOT / "label" / "Tesla_T4" / "m-train-8-1.csv",
            "Name,fw_latency,bw_latency,acc_latency\nadd,0.5,0.25,0.125\n")  # fmt: skip
     peers = tmp_path / ROOT / "results" / "prediction" / "Tesla_T4" / "micro"
     _write_label(peers / "m-train-8-1.json", json.dumps({"e2e_latency": 4.0}))
-    (label,) = read_model_labels(tmp_path)
+    _write_label(tmp_path / ROOT / "label" / "Tesla_T4" / "n-inf-8-1.json", json.dumps(raw))
+    label, other = read_model_labels(tmp_path)
+    assert (other.device, other.total_us) == ("Tesla T4", 3000.0)
+    assert math.isnan(peer_us(tmp_path, other, "micro")) and node_times(tmp_path, other) is None
     assert peer_us(tmp_path, label, "micro") == 4000.0
     times = node_times(tmp_path, label)
     assert times is not None and times.loc["add"].tolist() == [500.0, 375.0]
