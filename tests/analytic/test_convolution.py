@@ -9,7 +9,7 @@ import pytest
 from convolved import convolution, flops_us, sizes
 from round_device import CONSTANTS, DEVICE
 
-from gnnperf.analytic.convolution.calls import convolutions_us
+from gnnperf.analytic.convolution.calls import convolutions_us, has_pixels_as_rows, has_torchs_kernel
 from gnnperf.analytic.convolution.kernels import depthwise_us, matrix_units_us
 from gnnperf.analytic.convolution.model import (
     ConvolutionConstants,
@@ -124,17 +124,20 @@ BLOCKS_US = (2 * 2 * 32 * 128 + 8 * 32 * 32) * 50 / 1e6  # 2 images and results 
 
 
 @pytest.mark.parametrize(
-    ("which", "own", "expected"),
+    ("which", "own", "item_bytes", "expected"),
     [
-        (FORWARD, True, 800 * (200 + 20 * 9) / 1e6),  # 2 x 4 x 10 x 10 results of 9 taps
-        (GRAD_INPUT, True, 800 * (500 + 10 * 9) / 1e6),
+        (FORWARD, True, 2, 800 * (200 + 20 * 9) / 1e6),  # 2 x 4 x 10 x 10 results of 9 taps
+        (GRAD_INPUT, True, 2, 800 * (500 + 10 * 9) / 1e6),
         # 4 x 9 blocks of 2 warps, an image each: 4 rounds of 32 results and 2 to start
-        (GRAD_WEIGHT, True, 36 * 2 * 32 * 6 * 40 / 1e6 + 6 * 200 / 1e3),
-        (GRAD_WEIGHT, False, 7200 * 100 / 1e6),  # cuDNN's: a cost per multiply-add
+        (GRAD_WEIGHT, True, 2, 36 * 2 * 32 * 6 * 40 / 1e6 + 6 * 200 / 1e3),
+        (GRAD_WEIGHT, False, 4, 7200 * 100 / 1e6),  # cuDNN's: a cost per multiply-add
+        (GRAD_WEIGHT, False, 2, 7200 * 10 / 1e6),  # channels last
     ],
 )
-def test_depthwise_convolutions_are_no_products(which: ConvolutionPass, own: bool, expected: float) -> None:
-    us = depthwise_us(convolution(out=4, groups=4), which, np.array([own]), ROUND)
+def test_depthwise_convolutions_are_no_products(
+    which: ConvolutionPass, own: bool, item_bytes: float, expected: float
+) -> None:
+    us = depthwise_us(convolution(out=4, groups=4), which, np.array([own]), item_bytes, ROUND)
     assert us == pytest.approx([2.0 + expected])
 
 
@@ -172,3 +175,23 @@ def test_implicit_products_read_pixels_once() -> None:
     us = matrix_units_us(convolution(channels=32, out=32), FORWARD, np.zeros(1), 2, ROUND,
                          lambda result, splits=(): 1e3 * result.item_bytes)  # fmt: skip
     assert us == pytest.approx([1.5e3 * 2 * tensors / patches])
+
+
+def test_groups_of_few_channels_share_a_step_of_the_product() -> None:
+    us = matrix_units_us(convolution(channels=64, out=64, groups=16), FORWARD, np.zeros(1), 2, ROUND, flops_us)
+    assert us == pytest.approx([1.5 * 2 * 200 * 32 * 32 * 9])  # two of 32 channels, not 16 of 4 that count as 32
+
+
+@pytest.mark.parametrize(("kernels", "by_image"), [(2, False), (3, True)])  # of both gradients
+def test_a_kernel_that_adds_up_shows_products_by_image(kernels: int, by_image: bool) -> None:
+    shapes = [[2, 8, 10, 10], [2, 8, 10, 10], [8, 8, 1, 1]]
+    requested = replace(call("aten::convolution_backward", shapes, "float16"), num_kernels=kernels)
+    assert has_pixels_as_rows(requested) is not by_image
+    us = matrix_units_us(convolution(**POINTWISE), GRAD_WEIGHT, np.zeros(1), 2, ROUND, flops_us, not by_image)
+    assert us == pytest.approx([3.0 * 200 * 8 * 8 + 2 * 8 * 8 * 4 / 0.5e6 if by_image else 200 * 8 * 8])
+
+
+def test_a_third_kernel_of_both_depthwise_gradients_is_of_cudnn() -> None:
+    shapes = [[2, 4, 10, 10], [2, 4, 10, 10], [4, 1, 3, 3]]
+    requested = [replace(call("aten::convolution_backward", shapes, "float16"), num_kernels=n) for n in (2, 3)]
+    assert [has_torchs_kernel(each) for each in requested] == [True, False]
