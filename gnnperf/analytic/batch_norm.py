@@ -6,6 +6,7 @@ channel 1   block 1 |load|load|load|...|        takes a latency, whatever the ba
 
 cuDNN (float32, float16): one kernel that reads its tensors twice and writes once. torch's own kernels (bfloat16, and
 where cuDNN is off): statistics, then an elementwise kernel of a block per channel and sample; backward is one kernel.
+They divide for each element, so issuing bounds them before memory: H100 and H200 take as long.
 Evaluation uses running statistics, so it has the elementwise kernel and not the first one: fewer kernels per call.
 """
 
@@ -35,8 +36,9 @@ class ChannelKernel:
     """A kernel with a block per channel."""
 
     tensors: AboveZero  # how often the activation's bytes are moved
-    bytes_per_us: AboveZero  # that one block moves, of float32; of narrower types less: loads are counted, not bytes
+    block_bytes_per_clock: AboveZero  # of float32; of narrower types less: loads are counted, not bytes
     bandwidth_share: AboveZero  # of the device's bandwidth, that many channels reach
+    bytes_per_clock: AboveZero  # that an SM moves for many channels, of float32
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class ApplyKernel:
     """torch's elementwise kernel of the forward, a block per channel and sample."""
 
     tensors: AboveZero  # how often the activation's bytes are moved
-    bandwidth_share: AboveZero  # of the device's bandwidth, that large blocks reach
+    bytes_per_clock: AboveZero  # that an SM moves in large blocks, of float32
     block_us_per_sm: AboveZero  # what a block takes of an SM, however little it does
 
 
@@ -91,17 +93,23 @@ def channel_us(
     elements: float, channels: float, item_bytes: int, device: DeviceSpec, kernel: ChannelKernel, power: float
 ) -> float:
     """us of a kernel with a block per channel: (latency^p + memory^p)^(1/p), without a floor."""
+    moved = kernel.tensors * elements * channels
     waves = np.ceil(channels / (device.num_sms * BLOCKS_PER_SM))
-    latency_us = waves * elements * FLOAT32_BYTES * kernel.tensors / kernel.bytes_per_us
-    moved_bytes = kernel.tensors * elements * channels * item_bytes
-    memory_us = moved_bytes / (device.memory_bandwidth_bytes_per_s * kernel.bandwidth_share) * US
-    return float(soft_maximum(np.array([latency_us]), np.array([memory_us]), power)[0])
+    block_us = elements * FLOAT32_BYTES * kernel.tensors / (kernel.block_bytes_per_clock * device.clock_hz) * US
+    memory_us = moved * item_bytes / (device.memory_bandwidth_bytes_per_s * kernel.bandwidth_share) * US
+    many_us = max(memory_us, _issue_us(moved, kernel.bytes_per_clock, device))
+    return float(soft_maximum(np.array([waves * block_us]), np.array([many_us]), power)[0])
 
 
 def apply_us(
     elements: float, channels: float, samples: float, item_bytes: int, device: DeviceSpec, kernel: ApplyKernel
 ) -> float:
     """us of torch's elementwise kernel: its bytes, or its blocks (one per channel and sample) where they are small."""
-    moved_bytes = kernel.tensors * elements * channels * item_bytes
-    memory_us = moved_bytes / (device.memory_bandwidth_bytes_per_s * kernel.bandwidth_share) * US
-    return max(memory_us, channels * samples * kernel.block_us_per_sm / device.num_sms)
+    moved = kernel.tensors * elements * channels
+    memory_us = moved * item_bytes / device.memory_bandwidth_bytes_per_s * US
+    blocks_us = channels * samples * kernel.block_us_per_sm / device.num_sms
+    return max(memory_us, blocks_us, _issue_us(moved, kernel.bytes_per_clock, device))
+
+
+def _issue_us(moved: float, bytes_per_clock: float, device: DeviceSpec) -> float:
+    return moved * FLOAT32_BYTES / (bytes_per_clock * device.num_sms * device.clock_hz) * US

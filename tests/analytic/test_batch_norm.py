@@ -12,8 +12,8 @@ from gnnperf.analytic.kernels.dispatch import kernel_times
 from gnnperf.hardware import load_device
 
 H200 = load_device("h200")
-TOY = replace(H200, num_sms=2, memory_bandwidth_bytes_per_s=1e12)  # 8 blocks at once, 1 MB per us
-KERNEL = ChannelKernel(tensors=2.0, bytes_per_us=1e4, bandwidth_share=0.5)
+TOY = replace(H200, num_sms=2, clock_hz=1e9, memory_bandwidth_bytes_per_s=1e12)  # 8 blocks at once, 1 MB per us
+KERNEL = ChannelKernel(tensors=2.0, block_bytes_per_clock=10.0, bandwidth_share=0.5, bytes_per_clock=1e3)
 
 
 @pytest.mark.parametrize(("channels", "waves"), [(1, 1), (8, 1), (9, 2)])
@@ -28,10 +28,16 @@ def test_many_channels_are_bound_by_bandwidth() -> None:
     assert channel_us(1e6, 8, 2, TOY, KERNEL, 1.0) == pytest.approx(64.0 + 800.0)
 
 
+def test_many_channels_of_torchs_kernels_are_bound_by_issuing() -> None:
+    # 8 channels x 1e6 elements x 4 bytes x 2 tensors / (2 SMs x 20 bytes per clock x 1,000 clocks per us) = 1,600 us
+    kernel = replace(KERNEL, bytes_per_clock=20.0)
+    assert channel_us(1e6, 8, 2, TOY, kernel, 1.0) == pytest.approx(1600.0 + 800.0)
+
+
 def test_small_blocks_of_the_elementwise_kernel_count_by_number() -> None:
-    kernel = ApplyKernel(tensors=2.0, bandwidth_share=0.5, block_us_per_sm=0.1)
+    kernel = ApplyKernel(tensors=2.0, bytes_per_clock=500.0, block_us_per_sm=0.1)
     assert apply_us(64.0, 100.0, 64.0, 2, TOY, kernel) == pytest.approx(100 * 64 * 0.1 / 2)  # 320 us
-    assert apply_us(1e6, 100.0, 1.0, 2, TOY, kernel) == pytest.approx(2 * 1e8 * 2 / 0.5e6)  # 800 us
+    assert apply_us(1e6, 100.0, 1.0, 2, TOY, kernel) == pytest.approx(2 * 1e8 * 4 / (2 * 500 * 1e3))  # 800 us
 
 
 @pytest.mark.parametrize(
