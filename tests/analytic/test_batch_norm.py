@@ -5,15 +5,27 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from round_device import CONSTANTS, DEVICE
 
-from gnnperf.analytic.batch_norm import ApplyKernel, ChannelKernel, apply_us, channel_us, default_batch_norm_constants
-from gnnperf.analytic.kernels.call import KernelCall
+from gnnperf.analytic.batch_norm import (
+    ApplyKernel,
+    ChannelKernel,
+    apply_us,
+    batch_norms_us,
+    channel_us,
+    default_batch_norm_constants,
+)
+from gnnperf.analytic.convolution.model import default_convolution_constants
+from gnnperf.analytic.gemm.constants import default_gemm_constants
+from gnnperf.analytic.kernels.call import KernelCall, Setting
 from gnnperf.analytic.kernels.dispatch import kernel_times
 from gnnperf.hardware import load_device
+from tests.analytic.kernels.calls import call
 
+ROUND = Setting(DEVICE, CONSTANTS, default_gemm_constants(), default_convolution_constants())
 H200 = load_device("h200")
 TOY = replace(H200, num_sms=2, clock_hz=1e9, memory_bandwidth_bytes_per_s=1e12)  # 8 blocks at once, 1 MB per us
-KERNEL = ChannelKernel(tensors=2.0, block_bytes_per_clock=10.0, bandwidth_share=0.5, bytes_per_clock=1e3)
+KERNEL = ChannelKernel(tensors=2.0, block_bytes_per_clock=10.0, bandwidth_share=0.5, bytes_per_clock=1e9)
 
 
 @pytest.mark.parametrize(("channels", "waves"), [(1, 1), (8, 1), (9, 2)])
@@ -66,3 +78,21 @@ def test_the_constants_that_ship_cover_torchs_and_cudnns_ops() -> None:
     assert set(default_batch_norm_constants().kernels) == {
         f"aten::{library}_batch_norm{direction}" for library in ("native", "cudnn") for direction in ("", "_backward")
     }
+
+
+@pytest.mark.parametrize("groups", [1, 4])
+def test_group_norms_have_a_block_per_sample_and_group(groups: int) -> None:
+    shapes = [[2, 8, 10, 10], [8], [8], [], [], [], [], []]
+    requested = call("aten::native_group_norm", shapes, values=["", "", "", "2", "8", "100", str(groups), "1e-5"])
+    constants = default_batch_norm_constants()
+    sums_us = channel_us(800 / groups, 2 * groups, 4, DEVICE, constants.kernels["aten::native_batch_norm"], 3.0)
+    assert batch_norms_us([requested], ROUND)[0] == pytest.approx(2.0 + 1600 * 4 * 2 / 0.5e6 + sums_us)
+
+
+@pytest.mark.parametrize(("samples", "walked"), [(128, 128), (256, 8)])
+def test_group_norms_walk_samples_backward(samples: int, walked: int) -> None:
+    image = [samples, 8, 10, 10]
+    requested = call("aten::native_group_norm_backward", [image, image, [samples, 1], [samples, 1], [8]])
+    sums_us = apply_us(samples * 100, 8, samples, 4, DEVICE, default_batch_norm_constants().apply)
+    expected = 2.0 + samples * 800 * 4 * 3 / 0.5e6 + sums_us + walked * 300 / 1e3  # 300 clocks of 1 ns
+    assert batch_norms_us([requested], ROUND)[0] == pytest.approx(expected)
