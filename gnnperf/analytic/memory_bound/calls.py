@@ -44,8 +44,9 @@ SCANS, SCAN_THREADS, LEAST_SCAN_THREADS, SCAN_COLUMNS = ("aten::cumsum", "aten::
 # Keys of `index_cycles`. Kernels load 16 bytes at a time where all operands are contiguous and of a dtype (Loops.cuh).
 # A cast or a mixed pair takes element by element; a broadcast operand, or a view as the source, divides to index each
 # (OffsetCalculator.cuh). So do tensors that were expanded before: a mean's gradient of three axes or more, which a
-# number of 64 bits divides, and the counts that divide sums of their shape. Each row of a reduction is a warp's, and
-# each row of a gather a block's: these start one after the other (vectorized_gather_kernel).
+# number of 64 bits divides, the counts that divide sums of their shape, and images that are summed over samples and
+# pixels. Each row of a reduction is a warp's, and each row of a gather a block's: these start one after the other
+# (vectorized_gather_kernel).
 CASTS, WIDENED_BYTES, STRIDED, TRANSPOSED = "cast", 2 + 4, "strided", "transposed"
 BROADCAST, MIXED, EXPANDED = "broadcast", "mixed", "expanded"
 REDUCED, REDUCED_ROW, GATHER_ROW = "reduced", "reduced_row", "gather_row"
@@ -182,7 +183,8 @@ def reductions_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     """[n] us of sums, means, maxima, ...; NaN: bytes unknown. Scans and sorts are bytes only."""
     elements, items, turns = sized(calls, _first_elements, 1)[:, 0], column(calls, "item_bytes"), column(calls, "turns")
     results = np.maximum(column(calls, "moved_bytes") / items - elements, 1.0)  # what the input leaves of the bytes
-    rows_summed = np.nan_to_num(sized(calls, _rows_of_columns, 1)[:, 0])
+    rows_summed, images = sized(calls, _rows_of_columns, 2).T
+    rows_summed = np.nan_to_num(rows_summed)
     levels = np.log2(np.maximum(rows_summed, 1.0))  # [n]
     columns = _clocks_us(levels, COLUMN_LEVEL, setting) + _clocks_us(rows_summed, COLUMN_ROW, setting)
     result = streams_us(calls, setting)
@@ -190,7 +192,8 @@ def reductions_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
         rows = np.flatnonzero((items == item) & ~np.isnan(elements + results))
         sizes = elements[rows], results[rows], int(item)
         result[rows] = reduction_us(*sizes, setting.device, setting.memory, turns[rows]) + columns[rows]
-    for key, count in ((REDUCED, elements), (REDUCED_ROW, sized(calls, _rows_in_warps, 1)[:, 0])):
+    in_warps = sized(calls, _rows_in_warps, 1)[:, 0]
+    for key, count in ((REDUCED, elements), (REDUCED_ROW, in_warps), (EXPANDED, images)):
         others = np.where(rows_summed > 0, np.nan, count)  # [n]
         result = _at_least(result, elementwise_us(key, others, 0.0 * others, setting.device, setting.memory))
     return _no_faster_than_arithmetic(result, calls, setting)
@@ -269,19 +272,22 @@ def _first_elements(call: KernelCall) -> tuple[float]:
     return (float(call.parsed().tensor(0).numel),)
 
 
-def _rows_of_columns(call: KernelCall) -> tuple[float]:
-    """Rows that a block's threads walk in a sum over all but the last axis, or but an image's channels.
+def _rows_of_columns(call: KernelCall) -> tuple[float, float]:
+    """Rows that a block's threads walk in a sum over all but the last axis; elements of one over all but the channels.
 
-    Threads that a narrow matrix has no columns for take other rows. Raises UnknownCost: another reduction, one column.
+    Threads that a narrow matrix has no columns for take other rows. Images are taken to be contiguous: their threads
+    walk along pixels. Raises UnknownCost: another reduction, one column.
     """
     shape = call.parsed().tensor(0).shape
     if call.plain_name != "aten::sum" or len(shape) < 2 or shape[1:] == (1,) or not np.isfinite(call.moved_bytes):
         raise UnknownCost
     results = round(call.moved_bytes / call.item_bytes - prod(shape))
-    if not results or results not in (shape[-1], shape[1] if len(shape) == 4 else 0):
-        return (0.0,)
+    if len(shape) == 4 and results == shape[1]:
+        return 0.0, float(prod(shape))
+    if not results or results != shape[-1]:
+        return 0.0, np.nan
     width = 2.0 ** np.floor(np.log2(max(results, 1)))
-    return (prod(shape) / results * min(width / BLOCK_COLUMNS, 1.0),)
+    return prod(shape) / results * min(width / BLOCK_COLUMNS, 1.0), np.nan
 
 
 def _rows_in_warps(call: KernelCall) -> tuple[float]:

@@ -197,6 +197,10 @@ def test_what_the_input_leaves_of_the_bytes_is_the_result() -> None:
     assert reductions_us([columns, whole], ROUND) == pytest.approx([one_us + 8 * 0.5 + 0.256, other_us + 2.0])
     column = call("aten::sum", [[1_000_000, 1]])  # a whole sum: no rows that threads walk down
     assert reductions_us([column], ROUND)[0] < stream_us(np.array([column.moved_bytes]), DEVICE, CONSTANTS)[0] + 2.1
+    images = call("aten::sum", [[512, 100, 7, 7], []], values=["", "[0, 2, 3]"])  # divides, 100 cycles of 10 x 64 lanes
+    memory = replace(CONSTANTS, index_cycles={**CONSTANTS.index_cycles, "expanded": 100.0})
+    us = reductions_us([images], replace(ROUND, memory=memory))
+    assert us == pytest.approx([2.0 + 512 * 100 * 49 * 100 / (10 * 64 * 1e3)])
 
 
 def test_what_instructions_bound_costs_their_cycles() -> None:
