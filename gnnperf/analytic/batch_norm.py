@@ -8,7 +8,6 @@ cuDNN (float32, float16): one kernel that reads its tensors twice and writes onc
 where cuDNN is off): statistics, then an elementwise kernel of a block per channel and sample; backward is one kernel.
 They divide for each element, so issuing bounds them before memory: H100 and H200 take as long.
 Evaluation uses running statistics, so it has the elementwise kernel and not the first one: fewer kernels per call.
-
 Group norm (group_norm_kernel.cu): statistics of a block per sample and group, then an elementwise kernel with broadcast
 operands. Backward sums with a block per sample and channel, and threads walk samples for a channel's scale.
 """
@@ -105,7 +104,7 @@ def _group_us(call: KernelCall, sizes: list[float], setting: Setting, constants:
     backward = call.op_name == "aten::native_group_norm_backward"
     groups = (call.moved_bytes / item - 3.0 * elements - small) / 2.0  # of all samples
     if not backward and not (call.op_name == "aten::native_group_norm" and groups >= 1.0):
-        return np.nan  # also where the number of groups was not recorded
+        return np.nan  # or the number of groups was not recorded
     moved_bytes = np.array([(3.0 if backward else 2.0) * elements * item])
     result = float(elementwise_us(BROADCAST, np.array([elements]), moved_bytes, device, setting.memory)[0])
     if not backward:
@@ -124,8 +123,8 @@ def channel_us(
     waves = np.ceil(channels / (device.num_sms * BLOCKS_PER_SM))
     block_us = elements * FLOAT32_BYTES * kernel.tensors / (kernel.block_bytes_per_clock * device.clock_hz) * US
     memory_us = moved * item_bytes / (device.memory_bandwidth_bytes_per_s * kernel.bandwidth_share) * US
-    many_us = max(memory_us, _issue_us(moved, kernel.bytes_per_clock, device))
-    return float(soft_maximum(np.array([waves * block_us]), np.array([many_us]), power)[0])
+    issue_us = moved * FLOAT32_BYTES / (kernel.bytes_per_clock * device.num_sms * device.clock_hz) * US
+    return float(soft_maximum(np.array([waves * block_us]), np.array([max(memory_us, issue_us)]), power)[0])
 
 
 def apply_us(
@@ -134,9 +133,5 @@ def apply_us(
     """us of torch's elementwise kernel: its bytes, or its blocks (one per channel and sample) where they are small."""
     moved = kernel.tensors * elements * channels
     memory_us = moved * item_bytes / device.memory_bandwidth_bytes_per_s * US
-    blocks_us = channels * samples * kernel.block_us_per_sm / device.num_sms
-    return max(memory_us, blocks_us, _issue_us(moved, kernel.bytes_per_clock, device))
-
-
-def _issue_us(moved: float, bytes_per_clock: float, device: DeviceSpec) -> float:
-    return moved * FLOAT32_BYTES / (bytes_per_clock * device.num_sms * device.clock_hz) * US
+    issue_us = moved * FLOAT32_BYTES / (kernel.bytes_per_clock * device.num_sms * device.clock_hz) * US
+    return max(memory_us, issue_us, channels * samples * kernel.block_us_per_sm / device.num_sms)

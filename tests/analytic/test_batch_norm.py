@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from round_device import CONSTANTS, DEVICE
+from round_device import DEVICE, ROUND
 
 from gnnperf.analytic.batch_norm import (
     ApplyKernel,
@@ -15,14 +15,11 @@ from gnnperf.analytic.batch_norm import (
     channel_us,
     default_batch_norm_constants,
 )
-from gnnperf.analytic.convolution.model import default_convolution_constants
-from gnnperf.analytic.gemm.constants import default_gemm_constants
-from gnnperf.analytic.kernels.call import KernelCall, Setting
+from gnnperf.analytic.kernels.call import KernelCall
 from gnnperf.analytic.kernels.dispatch import kernel_times
 from gnnperf.hardware import load_device
 from tests.analytic.kernels.calls import call
 
-ROUND = Setting(DEVICE, CONSTANTS, default_gemm_constants(), default_convolution_constants())
 H200 = load_device("h200")
 TOY = replace(H200, num_sms=2, clock_hz=1e9, memory_bandwidth_bytes_per_s=1e12)  # 8 blocks at once, 1 MB per us
 KERNEL = ChannelKernel(tensors=2.0, block_bytes_per_clock=10.0, bandwidth_share=0.5, bytes_per_clock=1e9)
@@ -35,15 +32,11 @@ def test_a_wave_of_blocks_takes_the_latency_of_one(channels: int, waves: int) ->
     assert channel_us(1e4, channels, 4, fast, KERNEL, 3.0) == pytest.approx(8.0 * waves, rel=1e-6)
 
 
-def test_many_channels_are_bound_by_bandwidth() -> None:
+def test_many_channels_are_bound_by_bandwidth_or_issuing() -> None:
     # 8 channels x 1e6 elements x 2 bytes x 2 tensors / (1e6 bytes per us x 0.5) = 64 us; latency: 800 us; power 1: both
     assert channel_us(1e6, 8, 2, TOY, KERNEL, 1.0) == pytest.approx(64.0 + 800.0)
-
-
-def test_many_channels_of_torchs_kernels_are_bound_by_issuing() -> None:
-    # 8 channels x 1e6 elements x 4 bytes x 2 tensors / (2 SMs x 20 bytes per clock x 1,000 clocks per us) = 1,600 us
-    kernel = replace(KERNEL, bytes_per_clock=20.0)
-    assert channel_us(1e6, 8, 2, TOY, kernel, 1.0) == pytest.approx(1600.0 + 800.0)
+    # or issuing: 8e6 elements x 4 bytes x 2 tensors / (2 SMs x 20 bytes per clock x 1,000 clocks per us) = 1,600 us
+    assert channel_us(1e6, 8, 2, TOY, replace(KERNEL, bytes_per_clock=20.0), 1.0) == pytest.approx(1600.0 + 800.0)
 
 
 def test_small_blocks_of_the_elementwise_kernel_count_by_number() -> None:
@@ -80,19 +73,14 @@ def test_the_constants_that_ship_cover_torchs_and_cudnns_ops() -> None:
     }
 
 
-@pytest.mark.parametrize("groups", [1, 4])
-def test_group_norms_have_a_block_per_sample_and_group(groups: int) -> None:
-    shapes = [[2, 8, 10, 10], [8], [8], [], [], [], [], []]
-    requested = call("aten::native_group_norm", shapes, values=["", "", "", "2", "8", "100", str(groups), "1e-5"])
-    constants = default_batch_norm_constants()
-    sums_us = channel_us(800 / groups, 2 * groups, 4, DEVICE, constants.kernels["aten::native_batch_norm"], 3.0)
-    assert batch_norms_us([requested], ROUND)[0] == pytest.approx(2.0 + 1600 * 4 * 2 / 0.5e6 + sums_us)
-
-
-@pytest.mark.parametrize(("samples", "walked"), [(128, 128), (256, 8)])
-def test_group_norms_walk_samples_backward(samples: int, walked: int) -> None:
-    image = [samples, 8, 10, 10]
-    requested = call("aten::native_group_norm_backward", [image, image, [samples, 1], [samples, 1], [8]])
-    sums_us = apply_us(samples * 100, 8, samples, 4, DEVICE, default_batch_norm_constants().apply)
-    expected = 2.0 + samples * 800 * 4 * 3 / 0.5e6 + sums_us + walked * 300 / 1e3  # 300 clocks of 1 ns
-    assert batch_norms_us([requested], ROUND)[0] == pytest.approx(expected)
+@pytest.mark.parametrize(("samples", "groups", "walked"), [(128, 1, 128), (256, 4, 8)])
+def test_group_norms_have_a_block_per_group_and_walk_samples_backward(samples: int, groups: int, walked: int) -> None:
+    image, statistics, texts = [samples, 8, 10, 10], [samples, groups], ["", "", "", "", "", "", str(groups), ""]
+    forward = call("aten::native_group_norm", [image, [8], [8], [], [], [], [], []], values=texts)
+    backward = call("aten::native_group_norm_backward", [image, image, statistics, statistics, [8]])
+    elements, constants = samples * 800, default_batch_norm_constants()
+    statistics_kernel = constants.kernels["aten::native_batch_norm"]
+    moments_us = channel_us(800 / groups, samples * groups, 4, DEVICE, statistics_kernel, 3.0)
+    sums_us = apply_us(elements / 8, 8, samples, 4, DEVICE, constants.apply) + walked * 300 / 1e3  # clocks of 1 ns
+    expected = [2.0 + elements * 4 * 2 / 0.5e6 + moments_us, 2.0 + elements * 4 * 3 / 0.5e6 + sums_us]
+    assert batch_norms_us([forward, backward], ROUND) == pytest.approx(expected)

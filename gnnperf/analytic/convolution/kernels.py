@@ -12,8 +12,8 @@ few channels count as 32. Where rows are no whole vectors of 16 bytes, libraries
 Depthwise (groups == channels): torch's own kernels (DepthwiseConv2d.cu, 16 bits, contiguous) have a thread per result,
 or per pixel of the input's gradient. The weight's gradient has a block per channel and tap, whose warps take images in
 turn and 32 results at a time: short images leave threads idle, and few blocks leave SMs waiting for memory. Others, in
-float32 and channels last, are cuDNN's: lane cycles of a multiply-add, more for a weight's gradient that is contiguous
-(float32). The op's name shows which, or else its dtype and, backward, a kernel more than torch's two.
+float32 and channels last, are cuDNN's: lane cycles of a multiply-add, more for a contiguous weight's gradient. The op's
+name shows which, or else its dtype and, backward, a kernel more than torch's two.
 """
 
 from __future__ import annotations
@@ -38,10 +38,7 @@ def matrix_units_us(
     calls: Convolutions, which: ConvolutionPass, turned: np.ndarray, item_bytes: float, setting: Setting,
     product_us: ProductTime, rows_are_pixels: np.ndarray | bool = False,
 ) -> np.ndarray:  # fmt: skip
-    """Time [calls] us, a share `turned` [calls] of it with tensors that are turned to channels last.
-
-    `rows_are_pixels` [calls]: tensors are channels last already, so one product has the pixels of all images.
-    """
+    """Time [calls] us, a share `turned` [calls] of it turned to channels last; `rows_are_pixels` [calls]: they are."""
     device, memory, taps = setting.device, setting.memory, calls.window_height * calls.window_width  # [calls]
     vector, pixels = VECTOR_BYTES / item_bytes, calls.in_height * calls.in_width
     moved_us = stream_us(moved_bytes(calls, item_bytes), device, memory)
@@ -65,12 +62,10 @@ def matrix_units_us(
 def _implicit_us(
     calls: Convolutions, which: ConvolutionPass, item_bytes: float, setting: Setting, product_us: ProductTime
 ) -> np.ndarray:
-    """[calls] us of the implicit product, of rows filled up: to steps, or to vectors for the weight's gradient.
-
-    Groups of few channels share a step; what a group multiplies by others' channels is zeros.
-    """
+    """[calls] us of the implicit product, of rows filled up: to steps, or to vectors for the weight's gradient."""
     vector, name = VECTOR_BYTES / item_bytes, "out" if which is ConvolutionPass.GRAD_INPUT else "in"
-    calls = replace(calls, groups=np.minimum(calls.groups, np.ceil(calls.in_channels / BLOCK)))
+    shared = np.ceil(calls.in_channels / BLOCK)  # [calls] steps of groups of few channels: others' are zeros
+    calls = replace(calls, groups=np.minimum(calls.groups, shared))
     channels = getattr(calls, f"{name}_channels") / calls.groups  # [calls] that a row has
     whole = rounded_up(channels, vector if which is ConvolutionPass.GRAD_WEIGHT else BLOCK)
     filled = replace(calls, **{f"{name}_channels": calls.groups * whole})

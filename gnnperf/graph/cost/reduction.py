@@ -35,8 +35,8 @@ def batch_norm(call: OpCall) -> Work:
 def group_norm(call: OpCall) -> Work:
     """native_group_norm(input, weight, bias, N, C, HxW, group, eps); a group's mean and deviation are written, too."""
     x, groups = call.tensor(0), call.text(6)
-    work = _passes(x, 2, FORWARD_FLOPS, call.optional(1), call.optional(2))
-    return Work(work.flops, work.bytes + 2.0 * x.shape[0] * int(groups or 0) * x.item_bytes)
+    statistics = Tensor((2 * x.shape[0] * int(groups or 0),), x.dtype)
+    return _passes(x, 2, FORWARD_FLOPS, call.optional(1), call.optional(2), statistics)
 
 
 def layer_norm(call: OpCall) -> Work:
