@@ -1,5 +1,8 @@
 """A device and constants of round numbers (0.5e12 bytes/s, 1e12 lane cycles/s): times are sums done in the head."""
 
+from gnnperf.analytic.convolution.model import default_convolution_constants
+from gnnperf.analytic.gemm.constants import default_gemm_constants
+from gnnperf.analytic.kernels.call import Setting
 from gnnperf.analytic.memory_bound.constants import EventGap, MemoryConstants, RowKernel
 from gnnperf.hardware.spec import DeviceSpec
 
@@ -24,3 +27,4 @@ CONSTANTS = MemoryConstants(
     rows={"layer_norm": KERNEL, "softmax_warp": KERNEL, "softmax_block": KERNEL},
     gaps={"add": EventGap(call_us=20.0, issue_share=0.5)}, provenance="round numbers",
 )  # fmt: skip
+ROUND = Setting(DEVICE, CONSTANTS, default_gemm_constants(), default_convolution_constants())

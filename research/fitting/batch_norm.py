@@ -1,9 +1,9 @@
-"""Fit conf/analytic/batch_norm.yaml on recorded H200 runs and public ResNet-50 traces of a V100.
+"""Fit conf/analytic/batch_norm.yaml on recorded H200 and H100 runs and public ResNet-50 traces of a V100.
 
     GNNPERF_DATA_MIRROR=FOLDER python -m research.fitting.batch_norm [OUT.yaml]
 
-Prints errors by kernel and device: first of the H200's other programs, by a fit on those that train in the split
-`program`; then those of the fit on all, which is written.
+Of the H200, programs that train in the split `program` take part. Prints errors by kernel and device, of the others,
+too. An SM loads 128 bytes in a clock (CUDA C++ best practices guide): cuDNN's kernels are bound by memory before.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from research.benchmarks.trace_evidence import gpu_recordings
 from research.fitting.files import write_constants
 from research.fitting.logs import fit_logs, softened
 
-RECORDED = Path("datasets/h200")
+RECORDED = {"h200": Path("datasets/h200"), "h100_sxm": Path("datasets/h100")}
 PUBLIC, PUBLIC_DEVICE = ("kineto-resnet50",), "v100_dgxs_32gb"
 APPLY = "apply"
 KERNELS = {"batch_norm_collect_statistics": "aten::native_batch_norm",
@@ -46,9 +46,11 @@ KEYS = ["trains", "device", "kind", "samples", "channels", "elements", "item_byt
 
 def graphs() -> Iterator[tuple[bool, str, ExecutionGraph]]:
     """(whether it trains, device, graph) of every recording."""
-    train = read_json(RECORDED / "splits.json")["program"]["train"]
-    for run in sorted(RECORDED.glob("*/[0-9]*")):
-        yield f"{run.parent.name}/{run.name}" in train, "h200", load_graph(run, None)
+    train = read_json(RECORDED["h200"] / "splits.json")["program"]["train"]
+    for device, folder in RECORDED.items():
+        for run in sorted(folder.glob("*/[0-9]*")):
+            trains = device != "h200" or f"{run.parent.name}/{run.name}" in train
+            yield trains, device, load_graph(run, None)
     for _, graph in gpu_recordings(PUBLIC):
         yield True, PUBLIC_DEVICE, graph
 
@@ -96,18 +98,23 @@ def _fit(kind: str, rows: pd.DataFrame, base: BatchNormConstants) -> BatchNormCo
         return softened(np.log(predicted_us(rows, _moved(base, kind, values)) / measured_us), DISTURBED)
 
     if kind == APPLY:
-        start = [base.apply.block_us_per_sm, base.apply.bandwidth_share]
+        start = [base.apply.block_us_per_sm, base.apply.bytes_per_clock]
     else:
-        start = [base.kernels[kind].bytes_per_us, base.kernels[kind].bandwidth_share]
+        start = [base.kernels[kind].block_bytes_per_clock, getattr(base.kernels[kind], _bound(kind))]
     return _moved(base, kind, fit_logs(residuals, np.array(start)))
 
 
 def _moved(base: BatchNormConstants, kind: str, values: np.ndarray) -> BatchNormConstants:
-    first, share = values.tolist()
+    first, bound = values.tolist()
     if kind == APPLY:
-        return replace(base, apply=replace(base.apply, bandwidth_share=share, block_us_per_sm=first))
-    kernel = replace(base.kernels[kind], bytes_per_us=first, bandwidth_share=share)
+        return replace(base, apply=replace(base.apply, bytes_per_clock=bound, block_us_per_sm=first))
+    kernel = replace(base.kernels[kind], block_bytes_per_clock=first, **{_bound(kind): bound})
     return replace(base, kernels={**base.kernels, kind: kernel})
+
+
+def _bound(kind: str) -> str:
+    """What bounds many channels: memory (cuDNN), or issuing (torch)."""
+    return "bandwidth_share" if "cudnn" in kind else "bytes_per_clock"
 
 
 def report(name: str, table: pd.DataFrame, constants: BatchNormConstants) -> None:
@@ -122,9 +129,9 @@ def main() -> None:
     base = default_batch_norm_constants()
     table = pd.concat([measured_kernels(*each) for each in graphs()])
     table = table[table["latency_us"] > LEAST_US]
-    report("others", table[~table["trains"]], fitted(table[table["trains"]], base))
-    result = fitted(table, base)
-    report("all", table, result)
+    result = fitted(table[table["trains"]], base)
+    for name, part in (("others", table[~table["trains"]]), ("train", table[table["trains"]])):
+        report(name, part, result)
     out = Path(sys.argv[1]) if len(sys.argv) > 1 else conf_dir("analytic") / BATCH_NORM_FILE
     write_constants(out, result, DIGITS)
 

@@ -6,6 +6,7 @@ writes programs, lane_cycles, index_cycles, clocks and convolution into conf/ana
 it prints but retains what ships.
 A constant is fitted on the calls that it decides: those which take another time with twice its value. A call weighs the
 root of its share of the time. A V100's traces (pytorch/kineto, BSD) take part in max pooling, which weighs GPUs evenly.
+Sums of images that are channels last take no part: calls do not show it.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ import pandas as pd
 from gnnperf.analytic.attention import CUDNN
 from gnnperf.analytic.convolution.model import default_convolution_constants
 from gnnperf.analytic.gemm.constants import default_gemm_constants
-from gnnperf.analytic.kernels.call import Setting
+from gnnperf.analytic.kernels.call import Setting, sized
 from gnnperf.analytic.kernels.dispatch import FORMS
 from gnnperf.analytic.kernels.nodes import distinct_calls
+from gnnperf.analytic.memory_bound.calls import rows_of_columns
 from gnnperf.analytic.memory_bound.constants import MEMORY_BOUND_FILE, MemoryConstants, default_memory_constants
 from gnnperf.analytic.memory_bound.streams import CONCATENATION, OTHER
 from gnnperf.core import NodeType, OpFamily
@@ -43,6 +45,7 @@ DATA, DEVICE = Path("datasets/h200"), "h200"
 TRAIN, OTHERS = "train", "others"  # parts of the recordings
 KEPT = (OTHER, "pow", CONCATENATION)  # lane cycles of other sources
 PROGRAMS = "programs"
+SUMMED_COLUMNS = "reduce_kernel<128, 4"  # torch's kernel of columns that are contiguous, by vectors (Reduce.cuh)
 POOLING = "aten::max_pool2d_with_indices_backward"
 DECIDES, DISTURBED, DIGITS = 0.05, 0.1, 4
 Form = Callable[[pd.DataFrame, float], np.ndarray]  # calls, value of a constant -> [n] us
@@ -56,7 +59,9 @@ def calls_of(graph: ExecutionGraph) -> pd.DataFrame:
     result = pd.DataFrame({"call": calls, "op": [c.op_name for c in calls], "family": [str(c.family) for c in calls],
                            "kernels": [c.num_kernels for c in calls], "total_us": times["sum"]})  # fmt: skip
     us = times["mean"] * result["kernels"]
-    return result.assign(us=us, number=times["sum"] / us)
+    columns = nodes["event_name"].astype(str).str.contains(SUMMED_COLUMNS, regex=False).groupby(code).any()
+    last = columns.reindex(range(len(calls))).to_numpy(bool) & (sized(calls, rows_of_columns, 2)[:, 1] > 0)
+    return result.assign(us=us, number=times["sum"] / us, channels_last=last)
 
 
 def recorded_calls(data: Path = DATA, device: str = DEVICE) -> pd.DataFrame:
@@ -121,7 +126,7 @@ def main() -> None:
     others = pd.concat(pooled).assign(part=TRAIN, device=PUBLIC_DEVICE, dropped=False, masked=False)
     rows = pd.concat([recorded_calls(), others], ignore_index=True)
     families = [str(family) for family in FORMS if family != OpFamily.GEMM]
-    rows = rows[rows["family"].isin(families) & (rows["us"] > 0)]
+    rows = rows[rows["family"].isin(families) & (rows["us"] > 0) & ~rows["channels_last"]]
     memory = default_memory_constants()
     print_head("constant", "ships", "fitted", *("calls", "ms", "error by time") * 2)
     backward = rows["op"].str.endswith("attention_backward") & ~rows["masked"]

@@ -5,15 +5,24 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from round_device import DEVICE, ROUND
 
-from gnnperf.analytic.batch_norm import ApplyKernel, ChannelKernel, apply_us, channel_us, default_batch_norm_constants
+from gnnperf.analytic.batch_norm import (
+    ApplyKernel,
+    ChannelKernel,
+    apply_us,
+    batch_norms_us,
+    channel_us,
+    default_batch_norm_constants,
+)
 from gnnperf.analytic.kernels.call import KernelCall
 from gnnperf.analytic.kernels.dispatch import kernel_times
 from gnnperf.hardware import load_device
+from tests.analytic.kernels.calls import call
 
 H200 = load_device("h200")
-TOY = replace(H200, num_sms=2, memory_bandwidth_bytes_per_s=1e12)  # 8 blocks at once, 1 MB per us
-KERNEL = ChannelKernel(tensors=2.0, bytes_per_us=1e4, bandwidth_share=0.5)
+TOY = replace(H200, num_sms=2, clock_hz=1e9, memory_bandwidth_bytes_per_s=1e12)  # 8 blocks at once, 1 MB per us
+KERNEL = ChannelKernel(tensors=2.0, block_bytes_per_clock=10.0, bandwidth_share=0.5, bytes_per_clock=1e9)
 
 
 @pytest.mark.parametrize(("channels", "waves"), [(1, 1), (8, 1), (9, 2)])
@@ -23,15 +32,17 @@ def test_a_wave_of_blocks_takes_the_latency_of_one(channels: int, waves: int) ->
     assert channel_us(1e4, channels, 4, fast, KERNEL, 3.0) == pytest.approx(8.0 * waves, rel=1e-6)
 
 
-def test_many_channels_are_bound_by_bandwidth() -> None:
+def test_many_channels_are_bound_by_bandwidth_or_issuing() -> None:
     # 8 channels x 1e6 elements x 2 bytes x 2 tensors / (1e6 bytes per us x 0.5) = 64 us; latency: 800 us; power 1: both
     assert channel_us(1e6, 8, 2, TOY, KERNEL, 1.0) == pytest.approx(64.0 + 800.0)
+    # or issuing: 8e6 elements x 4 bytes x 2 tensors / (2 SMs x 20 bytes per clock x 1,000 clocks per us) = 1,600 us
+    assert channel_us(1e6, 8, 2, TOY, replace(KERNEL, bytes_per_clock=20.0), 1.0) == pytest.approx(1600.0 + 800.0)
 
 
 def test_small_blocks_of_the_elementwise_kernel_count_by_number() -> None:
-    kernel = ApplyKernel(tensors=2.0, bandwidth_share=0.5, block_us_per_sm=0.1)
+    kernel = ApplyKernel(tensors=2.0, bytes_per_clock=500.0, block_us_per_sm=0.1)
     assert apply_us(64.0, 100.0, 64.0, 2, TOY, kernel) == pytest.approx(100 * 64 * 0.1 / 2)  # 320 us
-    assert apply_us(1e6, 100.0, 1.0, 2, TOY, kernel) == pytest.approx(2 * 1e8 * 2 / 0.5e6)  # 800 us
+    assert apply_us(1e6, 100.0, 1.0, 2, TOY, kernel) == pytest.approx(2 * 1e8 * 4 / (2 * 500 * 1e3))  # 800 us
 
 
 @pytest.mark.parametrize(
@@ -60,3 +71,16 @@ def test_the_constants_that_ship_cover_torchs_and_cudnns_ops() -> None:
     assert set(default_batch_norm_constants().kernels) == {
         f"aten::{library}_batch_norm{direction}" for library in ("native", "cudnn") for direction in ("", "_backward")
     }
+
+
+@pytest.mark.parametrize(("samples", "groups", "walked"), [(128, 1, 128), (256, 4, 8)])
+def test_group_norms_have_a_block_per_group_and_walk_samples_backward(samples: int, groups: int, walked: int) -> None:
+    image, statistics, texts = [samples, 8, 10, 10], [samples, groups], ["", "", "", "", "", "", str(groups), ""]
+    forward = call("aten::native_group_norm", [image, [8], [8], [], [], [], [], []], values=texts)
+    backward = call("aten::native_group_norm_backward", [image, image, statistics, statistics, [8]])
+    elements, constants = samples * 800, default_batch_norm_constants()
+    statistics_kernel = constants.kernels["aten::native_batch_norm"]
+    moments_us = channel_us(800 / groups, samples * groups, 4, DEVICE, statistics_kernel, 3.0)
+    sums_us = apply_us(elements / 8, 8, samples, 4, DEVICE, constants.apply) + walked * 300 / 1e3  # clocks of 1 ns
+    expected = [2.0 + elements * 4 * 2 / 0.5e6 + moments_us, 2.0 + elements * 4 * 3 / 0.5e6 + sums_us]
+    assert batch_norms_us([forward, backward], ROUND) == pytest.approx(expected)

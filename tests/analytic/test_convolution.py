@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from convolved import convolution, flops_us, sizes
-from round_device import CONSTANTS, DEVICE
+from round_device import CONSTANTS, DEVICE, ROUND
 
-from gnnperf.analytic.convolution.calls import convolutions_us
+from gnnperf.analytic.convolution.calls import convolutions_us, has_pixels_as_rows, has_torchs_kernel
 from gnnperf.analytic.convolution.kernels import depthwise_us, matrix_units_us
 from gnnperf.analytic.convolution.model import (
     ConvolutionConstants,
@@ -17,16 +17,13 @@ from gnnperf.analytic.convolution.model import (
     Convolutions,
     algorithms,
     as_products,
-    default_convolution_constants,
     fused_products,
     image_bytes,
     moved_bytes,
     unfused_products,
     weight_bytes,
 )
-from gnnperf.analytic.gemm.constants import default_gemm_constants
 from gnnperf.analytic.gemm.model import SPLITS, WHOLE, Products, Splits
-from gnnperf.analytic.kernels.call import Setting
 from tests.analytic.kernels.calls import call
 
 FORWARD, GRAD_INPUT, GRAD_WEIGHT = ConvolutionPass
@@ -118,23 +115,23 @@ def test_nothing_is_faster_than_moving_the_tensors() -> None:
     assert result == pytest.approx([2.0 + 4 * 2688 / 0.5e6])
 
 
-ROUND = Setting(DEVICE, CONSTANTS, default_gemm_constants(), default_convolution_constants())
 POINTWISE = {"channels": 8, "window": 1, "padding": 0}
 BLOCKS_US = (2 * 2 * 32 * 128 + 8 * 32 * 32) * 50 / 1e6  # 2 images and results of 32 x 128; 8 filters of 32 x 32
 
 
 @pytest.mark.parametrize(
-    ("which", "own", "expected"),
+    ("which", "own", "item", "expected"),
     [
-        (FORWARD, True, 800 * (200 + 20 * 9) / 1e6),  # 2 x 4 x 10 x 10 results of 9 taps
-        (GRAD_INPUT, True, 800 * (500 + 10 * 9) / 1e6),
+        (FORWARD, True, 2, 800 * (200 + 20 * 9) / 1e6),  # 2 x 4 x 10 x 10 results of 9 taps
+        (GRAD_INPUT, True, 2, 800 * (500 + 10 * 9) / 1e6),
         # 4 x 9 blocks of 2 warps, an image each: 4 rounds of 32 results and 2 to start
-        (GRAD_WEIGHT, True, 36 * 2 * 32 * 6 * 40 / 1e6 + 6 * 200 / 1e3),
-        (GRAD_WEIGHT, False, 7200 * 100 / 1e6),  # cuDNN's: a cost per multiply-add
+        (GRAD_WEIGHT, True, 2, 36 * 2 * 32 * 6 * 40 / 1e6 + 6 * 200 / 1e3),
+        (GRAD_WEIGHT, False, 4, 7200 * 100 / 1e6),  # cuDNN's: a cost per multiply-add
+        (GRAD_WEIGHT, False, 2, 7200 * 10 / 1e6),  # channels last
     ],
 )
-def test_depthwise_convolutions_are_no_products(which: ConvolutionPass, own: bool, expected: float) -> None:
-    us = depthwise_us(convolution(out=4, groups=4), which, np.array([own]), ROUND)
+def test_depthwise_convolutions_are_no_products(which: ConvolutionPass, own: bool, item: int, expected: float) -> None:
+    us = depthwise_us(convolution(out=4, groups=4), which, np.array([own]), item, ROUND)
     assert us == pytest.approx([2.0 + expected])
 
 
@@ -157,6 +154,7 @@ def test_the_op_shows_whose_depthwise_kernel_runs_or_else_the_dtype(op: str, dty
         (convolution(channels=3), FORWARD, 1, 2.0 * 200 * 8 * 32 * 9 + BLOCKS_US),  # 3 channels count as 32
         (convolution(channels=32), FORWARD, 1, 1.5 * 200 * 8 * 32 * 9 + BLOCKS_US),
         (convolution(channels=3), FORWARD, 0, 2.0 + 200 * 32 * 27 * 5 / 1e6),  # on lanes, in tiles of 32 channels
+        (convolution(channels=64, out=64, groups=16), FORWARD, 0, 1.5 * 2 * 200 * 32 * 32 * 9),  # 2 of 32, not 16 of 4
         (convolution(**POINTWISE, size=8), FORWARD, 0, 128 * 8 * 8),  # rows of 64 pixels are 8 vectors
         (convolution(**POINTWISE, size=10), FORWARD, 0, 3.0 * 200 * 8 * 8),  # 100 pixels are 12.5
         (convolution(**POINTWISE, size=8), GRAD_WEIGHT, 0, 128 * 8 * 8 + 2 * 8 * 8 * 4 / 0.5e6),  # 2 parts, added up
@@ -172,3 +170,13 @@ def test_implicit_products_read_pixels_once() -> None:
     us = matrix_units_us(convolution(channels=32, out=32), FORWARD, np.zeros(1), 2, ROUND,
                          lambda result, splits=(): 1e3 * result.item_bytes)  # fmt: skip
     assert us == pytest.approx([1.5e3 * 2 * tensors / patches])
+
+
+@pytest.mark.parametrize(("kernels", "by_image"), [(2, False), (3, True)])  # of both gradients
+def test_a_kernel_that_adds_up_shows_products_by_image(kernels: int, by_image: bool) -> None:
+    shapes = [[2, 8, 10, 10], [2, 8, 10, 10], [8, 8, 1, 1]]
+    requested = replace(call("aten::convolution_backward", shapes, "float16"), num_kernels=kernels)
+    assert has_pixels_as_rows(requested) is not by_image
+    us = matrix_units_us(convolution(**POINTWISE), GRAD_WEIGHT, np.zeros(1), 2, ROUND, flops_us, not by_image)
+    assert us == pytest.approx([3.0 * 200 * 8 * 8 + 2 * 8 * 8 * 4 / 0.5e6 if by_image else 200 * 8 * 8])
+    assert has_torchs_kernel(requested) is not by_image  # of a depthwise one

@@ -146,18 +146,26 @@ def _pass_us(calls: Sequence[KernelCall], which: ConvolutionPass, setting: Setti
         if rate_key(setting.device, dtype, TF32).endswith("_matrix"):
             turned = np.array([turned_share(calls[r]) for r in rows])  # [rows]
             products_us = convolved_us(setting, dtype, TF32)
-            result[rows] = matrix_units_us(requested, which, turned, ITEM_BYTES[dtype], setting, products_us)
+            whole = np.array([has_pixels_as_rows(calls[r]) for r in rows], bool)  # [rows]
+            result[rows] = matrix_units_us(requested, which, turned, ITEM_BYTES[dtype], setting, products_us, whole)
         else:
             result[rows] = lanes_algorithms(requested, which, dtype, setting).fastest_us(setting.convolution)
         depthwise = (requested.groups > 1) & (requested.groups == requested.in_channels)
         own = np.array([has_torchs_kernel(calls[r]) for r in rows], bool)  # [rows]
-        result[rows] = np.where(depthwise, depthwise_us(requested, which, own, setting), result[rows])
+        result[rows] = np.where(depthwise, depthwise_us(requested, which, own, ITEM_BYTES[dtype], setting),
+                                result[rows])  # fmt: skip
     return result
 
 
 def has_torchs_kernel(call: KernelCall) -> bool:
     """Whether a depthwise convolution is torch's own, not cuDNN's; ops around either are torch's in 16 bits."""
-    return call.op_name in TORCHS_DEPTHWISE or ("cudnn" not in call.op_name and call.item_bytes == OWN_ITEM_BYTES)
+    own = "cudnn" not in call.op_name and call.item_bytes == OWN_ITEM_BYTES and call.num_kernels <= len(passes(call))
+    return own or call.op_name in TORCHS_DEPTHWISE
+
+
+def has_pixels_as_rows(call: KernelCall) -> bool:
+    """Whether images are channels last: no kernel adds up their parts of the weight's gradient."""
+    return call.op_name == BOTH and call.num_kernels == len(passes(call)) == 2
 
 
 def turned_share(call: KernelCall) -> float:

@@ -2,6 +2,7 @@
 
     on matrix units               kernels
     1 x 1 at stride 1             a product per image, whose rows are pixels; those of a weight's gradient are added up
+      channels last               one product for all images
     another window, or turned     an implicit product, whose rows are channels; tensors are turned for it and back
     fewer channels than a vector  lanes, where nothing is turned (cuDNN's implicit_convolve_sgemm)
 
@@ -11,7 +12,8 @@ few channels count as 32. Where rows are no whole vectors of 16 bytes, libraries
 Depthwise (groups == channels): torch's own kernels (DepthwiseConv2d.cu, 16 bits, contiguous) have a thread per result,
 or per pixel of the input's gradient. The weight's gradient has a block per channel and tap, whose warps take images in
 turn and 32 results at a time: short images leave threads idle, and few blocks leave SMs waiting for memory. Others, in
-float32 and channels last, are cuDNN's: lane cycles of a multiply-add. The op's name shows which, or else its dtype.
+float32 and channels last, are cuDNN's: lane cycles of a multiply-add, more for a contiguous weight's gradient. The op's
+name shows which, or else its dtype and, backward, a kernel more than torch's two.
 """
 
 from __future__ import annotations
@@ -34,19 +36,20 @@ START = 2.0  # what an image costs a warp at its start, in rounds of 32 results;
 
 def matrix_units_us(
     calls: Convolutions, which: ConvolutionPass, turned: np.ndarray, item_bytes: float, setting: Setting,
-    product_us: ProductTime,
+    product_us: ProductTime, rows_are_pixels: np.ndarray | bool = False,
 ) -> np.ndarray:  # fmt: skip
-    """Time [calls] us, a share `turned` [calls] of it with tensors that are turned to channels last."""
+    """Time [calls] us, a share `turned` [calls] of it turned to channels last; `rows_are_pixels` [calls]: they are."""
     device, memory, taps = setting.device, setting.memory, calls.window_height * calls.window_width  # [calls]
     vector, pixels = VECTOR_BYTES / item_bytes, calls.in_height * calls.in_width
     moved_us = stream_us(moved_bytes(calls, item_bytes), device, memory)
     implicit = np.maximum(_implicit_us(calls, which, item_bytes, setting, product_us), moved_us)
     result, added_bytes = as_products(calls, which, item_bytes), 0.0 * pixels
+    by_images = (pixels > 1) & ~np.asarray(rows_are_pixels)  # [calls]
     if which is ConvolutionPass.GRAD_WEIGHT:  # images of one pixel are the rows of one product
-        parts = np.where(pixels > 1, calls.images, 1.0)
+        parts = np.where(by_images, calls.images, 1.0)
         result = products(result.m, result.n, result.k / parts, result.batch * parts, item_bytes)
         added_bytes = np.where(parts > 1, SUM_BYTES * result.batch * result.m * result.n, 0.0)
-    slower = np.where((pixels > 1) & (pixels % vector > 0), memory.convolution["unaligned"], 1.0)
+    slower = np.where(by_images & (pixels % vector > 0), memory.convolution["unaligned"], 1.0)
     by_image = np.maximum(product_us(result) * slower, moved_us) + traffic_us(added_bytes, 1.0, device, memory)
     results = calls.images * calls.out_height * calls.out_width  # [calls]
     adds = results * calls.in_channels * taps * rounded_up(calls.out_channels, BLOCK)
@@ -61,6 +64,8 @@ def _implicit_us(
 ) -> np.ndarray:
     """[calls] us of the implicit product, of rows filled up: to steps, or to vectors for the weight's gradient."""
     vector, name = VECTOR_BYTES / item_bytes, "out" if which is ConvolutionPass.GRAD_INPUT else "in"
+    shared = np.ceil(calls.in_channels / BLOCK)  # [calls] steps of groups of few channels: others' are zeros
+    calls = replace(calls, groups=np.minimum(calls.groups, shared))
     channels = getattr(calls, f"{name}_channels") / calls.groups  # [calls] that a row has
     whole = rounded_up(channels, vector if which is ConvolutionPass.GRAD_WEIGHT else BLOCK)
     filled = replace(calls, **{f"{name}_channels": calls.groups * whole})
@@ -84,13 +89,16 @@ def _layouts_us(calls: Convolutions, item_bytes: float, setting: Setting) -> np.
     return np.maximum(issue, traffic_us(moved_bytes(calls, 2 * item_bytes), 1.0, setting.device, setting.memory))
 
 
-def depthwise_us(calls: Convolutions, which: ConvolutionPass, own: np.ndarray, setting: Setting) -> np.ndarray:
+def depthwise_us(
+    calls: Convolutions, which: ConvolutionPass, own: np.ndarray, item_bytes: float, setting: Setting
+) -> np.ndarray:
     """Time [calls] us, with the floor of a kernel: of torch's own where `own` [calls] is true, else of cuDNN's."""
     device, cycles = setting.device, setting.memory.lane_cycles
     taps = calls.window_height * calls.window_width  # [calls]
     results = calls.images * calls.out_channels * calls.out_height * calls.out_width
     pixels = calls.images * calls.in_channels * calls.in_height * calls.in_width
-    others = results * taps * cycles["depthwise" + "_weight" * (which is ConvolutionPass.GRAD_WEIGHT)]  # lane cycles
+    contiguous = which is ConvolutionPass.GRAD_WEIGHT and item_bytes != OWN_ITEM_BYTES
+    others = results * taps * cycles["depthwise" + "_weight" * contiguous]  # lane cycles
     waits_us = np.zeros(len(taps))
     if which is not ConvolutionPass.GRAD_WEIGHT:
         elements, name = (results, "result") if which is ConvolutionPass.FORWARD else (pixels, "pixel")

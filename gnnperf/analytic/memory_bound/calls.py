@@ -44,8 +44,9 @@ SCANS, SCAN_THREADS, LEAST_SCAN_THREADS, SCAN_COLUMNS = ("aten::cumsum", "aten::
 # Keys of `index_cycles`. Kernels load 16 bytes at a time where all operands are contiguous and of a dtype (Loops.cuh).
 # A cast or a mixed pair takes element by element; a broadcast operand, or a view as the source, divides to index each
 # (OffsetCalculator.cuh). So do tensors that were expanded before: a mean's gradient of three axes or more, which a
-# number of 64 bits divides, and the counts that divide sums of their shape. Each row of a reduction is a warp's, and
-# each row of a gather a block's: these start one after the other (vectorized_gather_kernel).
+# number of 64 bits divides, the counts that divide sums of their shape, and images that are summed over samples and
+# pixels. Each row of a reduction is a warp's, and each row of a gather a block's: these start one after the other
+# (vectorized_gather_kernel).
 CASTS, WIDENED_BYTES, STRIDED, TRANSPOSED = "cast", 2 + 4, "strided", "transposed"
 BROADCAST, MIXED, EXPANDED = "broadcast", "mixed", "expanded"
 REDUCED, REDUCED_ROW, GATHER_ROW = "reduced", "reduced_row", "gather_row"
@@ -55,6 +56,7 @@ MIXING = ("add", "sub", "mul", "div")  # ops whose operands may be of two dtypes
 ISSUED = {"aten::index_add": ("index_add", 3), "aten::max_pool2d_with_indices_backward": ("max_pool2d_backward", 1),
           "aten::avg_pool2d_backward": ("avg_pool2d_backward", 1),
           "aten::native_dropout": ("native_dropout", 0)}  # fmt: skip
+ALONG_ROWS, BLOCK_INDICES = {"aten::gather": GATHER_ROW, "aten::scatter_add": "scatter_add"}, 4  # of Indexing.cu
 INDEX_BYTES = NUMBER_BYTES = 8  # of a position (int64), of a number (float64 or int64)
 BROADCAST_STREAMS = 3.0  # that pass between two sweeps of a broadcast operand: itself, another one, the result
 CHUNK_ELEMENTS, CHUNKS_PER_LAUNCH = 65536, 320  # MultiTensorApply.cuh: kChunkSize, depth_to_max_blocks
@@ -94,10 +96,16 @@ def _issued(call: KernelCall) -> tuple[str, float, float]:
         elements = float(first.numel)
         if name == "aten::copy":
             return (*_copied(first.shape, parsed.tensor(1).shape, moved / elements, call), moved)
-        if name == "aten::gather" and len(first.shape) > 1:  # along the first axis: an expanded index, one for each row
+        if name in ALONG_ROWS and len(first.shape) > 1:  # along the first axis: an expanded index, one for each row
             index = parsed.tensor(2).shape
             along = index[1:] == first.shape[1:] != (1,) * len(index[1:]) and index[0] != first.shape[0]
-            return GATHER_ROW if along else "", index[0], moved - INDEX_BYTES * (prod(index) - index[0])
+            key, count = ALONG_ROWS[name], index[0] if name == "aten::gather" else prod(index)
+            return key if along else "", count, moved - INDEX_BYTES * (prod(index) - index[0])
+        if name == "aten::_index_put_impl" and call.num_kernels > 1:  # adds up: a warp for each index of a last axis
+            *others, last = parsed.tensor(2).shape
+            return GATHER_ROW if last != first.shape[-1] else "", prod(others) * np.ceil(last / BLOCK_INDICES), moved
+        if name == "aten::avg_pool2d":
+            return "avg_pool2d", moved / item - elements, moved
         if name == "aten::max_pool2d_with_indices":
             return "max_pool2d", (moved - elements * item) / (item + INDEX_BYTES), moved
         if name == "aten::upsample_bilinear2d_backward":
@@ -182,7 +190,7 @@ def reductions_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     """[n] us of sums, means, maxima, ...; NaN: bytes unknown. Scans and sorts are bytes only."""
     elements, items, turns = sized(calls, _first_elements, 1)[:, 0], column(calls, "item_bytes"), column(calls, "turns")
     results = np.maximum(column(calls, "moved_bytes") / items - elements, 1.0)  # what the input leaves of the bytes
-    rows_summed = np.nan_to_num(sized(calls, _rows_of_columns, 1)[:, 0])
+    rows_summed, images = np.nan_to_num(sized(calls, rows_of_columns, 2)).T
     levels = np.log2(np.maximum(rows_summed, 1.0))  # [n]
     columns = _clocks_us(levels, COLUMN_LEVEL, setting) + _clocks_us(rows_summed, COLUMN_ROW, setting)
     result = streams_us(calls, setting)
@@ -190,7 +198,7 @@ def reductions_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
         rows = np.flatnonzero((items == item) & ~np.isnan(elements + results))
         sizes = elements[rows], results[rows], int(item)
         result[rows] = reduction_us(*sizes, setting.device, setting.memory, turns[rows]) + columns[rows]
-    for key, count in ((REDUCED, elements), (REDUCED_ROW, sized(calls, _rows_in_warps, 1)[:, 0])):
+    for key, count in ((REDUCED, elements), (REDUCED_ROW, sized(calls, _rows_in_warps, 1)[:, 0]), (EXPANDED, images)):
         others = np.where(rows_summed > 0, np.nan, count)  # [n]
         result = _at_least(result, elementwise_us(key, others, 0.0 * others, setting.device, setting.memory))
     return _no_faster_than_arithmetic(result, calls, setting)
@@ -269,19 +277,22 @@ def _first_elements(call: KernelCall) -> tuple[float]:
     return (float(call.parsed().tensor(0).numel),)
 
 
-def _rows_of_columns(call: KernelCall) -> tuple[float]:
-    """Rows that a block's threads walk in a sum over all but the last axis, or but an image's channels.
+def rows_of_columns(call: KernelCall) -> tuple[float, float]:
+    """Rows that a block's threads walk in a sum over all but the last axis; elements of one over all but the channels.
 
-    Threads that a narrow matrix has no columns for take other rows. Raises UnknownCost: another reduction, one column.
+    Threads that a narrow matrix has no columns for take other rows. Images are taken to be contiguous. Raises
+    UnknownCost: another reduction, one column.
     """
     shape = call.parsed().tensor(0).shape
     if call.plain_name != "aten::sum" or len(shape) < 2 or shape[1:] == (1,) or not np.isfinite(call.moved_bytes):
         raise UnknownCost
     results = round(call.moved_bytes / call.item_bytes - prod(shape))
+    if len(shape) == 4 and results == shape[1] < prod(shape[1:]):
+        return 0.0, float(prod(shape))
     if not results or results not in (shape[-1], shape[1] if len(shape) == 4 else 0):
-        return (0.0,)
+        return 0.0, 0.0
     width = 2.0 ** np.floor(np.log2(max(results, 1)))
-    return (prod(shape) / results * min(width / BLOCK_COLUMNS, 1.0),)
+    return prod(shape) / results * min(width / BLOCK_COLUMNS, 1.0), 0.0
 
 
 def _rows_in_warps(call: KernelCall) -> tuple[float]:

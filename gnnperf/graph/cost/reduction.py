@@ -17,6 +17,7 @@ RMS_FLOPS = 4.0  # square 2, scale 2
 EVAL_FLOPS = 4.0  # statistics are given: normalize 2, scale and shift 2
 BACKWARD_FLOPS = 14.0  # two reductions (4), their use (6), gradients of scale and shift (4)
 SOFTMAX_FLOPS = 13.0  # maximum 1, subtract 1, exponential 10 (see elementwise.TRANSCENDENTAL), sum 1; divide is in it
+LONGEST_COUNT = 10  # digits
 SOFTMAX_BACKWARD_FLOPS = 4.0  # product, sum, subtract, product
 
 
@@ -30,6 +31,14 @@ def batch_norm(call: OpCall) -> Work:
     if call.text(5) == "False":
         return _passes(call.tensor(0), 1, EVAL_FLOPS, *(call.optional(i) for i in range(1, 5)))
     return _passes(call.tensor(0), 2, FORWARD_FLOPS, *(call.optional(i) for i in range(1, 5)))
+
+
+def group_norm(call: OpCall) -> Work:
+    """native_group_norm(input, weight, bias, N, C, HxW, group, eps); a group's mean and deviation are written, too."""
+    x, text = call.tensor(0), call.text(6) or ""
+    groups = int(text) if text.isdecimal() and len(text) < LONGEST_COUNT else 0  # the text comes from a trace
+    statistics = Tensor((2 * x.shape[0] * groups,), x.dtype)
+    return _passes(x, 2, FORWARD_FLOPS, call.optional(1), call.optional(2), statistics)
 
 
 def _norm(reads: int, flops: float, *small: int) -> Formula:
@@ -156,7 +165,7 @@ FORMULAS: dict[OpFamily, dict[str, Formula]] = {
     OpFamily.NORM: {
         **of_ops(_BATCH_NORMS, batch_norm),
         **of_ops(_NORM_BACKWARDS, _backward(BACKWARD_FLOPS, reads=2)),
-        "aten::native_group_norm": _norm(2, FORWARD_FLOPS, 1, 2),
+        "aten::native_group_norm": group_norm,
         "aten::group_norm": _norm(2, FORWARD_FLOPS, 2, 3),
         **of_ops("native_layer_norm layer_norm", _norm(1, FORWARD_FLOPS, 2, 3)),
         **of_ops("_fused_rms_norm rms_norm", _norm(1, RMS_FLOPS, 2)),

@@ -7,16 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from round_device import CONSTANTS, DEVICE
+from round_device import CONSTANTS, DEVICE, ROUND
 from traces import Event, call, kernel, mark, op, run_of, trace
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.analytic.convolution.model import default_convolution_constants
 from gnnperf.analytic.embedding.calls import lookups_us
 from gnnperf.analytic.embedding.counted_access import counted_access, with_counts
 from gnnperf.analytic.embedding.model import Lookups, lookup_costs, lookup_us
-from gnnperf.analytic.gemm.constants import default_gemm_constants
-from gnnperf.analytic.kernels.call import KernelCall, LookupAccess, Setting
+from gnnperf.analytic.kernels.call import KernelCall, LookupAccess
 from gnnperf.analytic.kernels.dispatch import kernel_times
 from gnnperf.analytic.kernels.nodes import compute_nodes_us
 from gnnperf.analytic.memory_bound.calls import chain_ops, chains_us
@@ -27,7 +25,6 @@ from gnnperf.graph.execution_graph import TableCounts
 from gnnperf.hardware.catalog import default_cluster, load_device
 from tests.analytic.kernels.calls import call as op_call
 
-ROUND = Setting(DEVICE, CONSTANTS, default_gemm_constants(), default_convolution_constants())
 H100 = load_device("h100_sxm")
 
 

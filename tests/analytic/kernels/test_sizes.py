@@ -9,15 +9,15 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from round_device import CONSTANTS, DEVICE
+from round_device import CONSTANTS, DEVICE, ROUND
 
 from gnnperf.analytic.attention import WARP_SHARE, Attentions, attentions_us, fused_rates, fused_us
 from gnnperf.analytic.convolution.calls import BOTH, PASS_OF, convolution_size, convolved_us, passes, turned_share
-from gnnperf.analytic.convolution.model import ConvolutionPass, default_convolution_constants
+from gnnperf.analytic.convolution.model import ConvolutionPass
 from gnnperf.analytic.embedding.calls import DENSE_SIZES, SIZES
 from gnnperf.analytic.gemm.constants import default_gemm_constants, of_tables, typical
 from gnnperf.analytic.gemm.model import gemm_us, products
-from gnnperf.analytic.kernels.call import KernelCall, Setting, sized
+from gnnperf.analytic.kernels.call import KernelCall, sized
 from gnnperf.analytic.kernels.dispatch import kernel_times
 from gnnperf.analytic.kernels.nodes import compute_nodes_us, distinct_calls
 from gnnperf.analytic.memory_bound.calls import _scan_steps, elementwise_calls_us, lists_us, reductions_us, streams_us
@@ -28,7 +28,6 @@ from gnnperf.graph.cost import op_cost
 from tests.analytic.kernels.calls import call, node_row
 
 FORWARD, GRAD_INPUT, GRAD_WEIGHT = ConvolutionPass
-ROUND = Setting(DEVICE, CONSTANTS, default_gemm_constants(), default_convolution_constants())
 
 
 def typed(op: str, shapes: Sequence[object], types: Sequence[str], values: Sequence[str]) -> KernelCall:
@@ -197,15 +196,30 @@ def test_what_the_input_leaves_of_the_bytes_is_the_result() -> None:
     assert reductions_us([columns, whole], ROUND) == pytest.approx([one_us + 8 * 0.5 + 0.256, other_us + 2.0])
     column = call("aten::sum", [[1_000_000, 1]])  # a whole sum: no rows that threads walk down
     assert reductions_us([column], ROUND)[0] < stream_us(np.array([column.moved_bytes]), DEVICE, CONSTANTS)[0] + 2.1
+    images = call("aten::sum", [[512, 100, 7, 7], []], values=["", "[0, 2, 3]"])  # divides, 100 cycles of 10 x 64 lanes
+    memory = replace(CONSTANTS, index_cycles={**CONSTANTS.index_cycles, "expanded": 100.0})
+    us = reductions_us([images], replace(ROUND, memory=memory))
+    assert us == pytest.approx([2.0 + 512 * 100 * 49 * 100 / (10 * 64 * 1e3)])
 
 
 def test_what_instructions_bound_costs_their_cycles() -> None:
     cycles_per_us = 10 * 100 * 1e3  # 10 SMs of 100 lanes at 1 GHz
     setting = replace(ROUND, memory=default_memory_constants())
     calls = [call("aten::index_add_", [[10, 100], [], [1000], [1000, 100], []]), call("aten::cumsum", [[4096, 8], []])]
-    added_us = streams_us(calls[:1], setting)[0] - DEVICE.launch_floor_us
+    image = call("aten::avg_pool2d", [[20, 40, 10, 10], [], [], []], values=["", "[2, 2]", "[2, 2]", "[0, 0]"])
+    added_us, pooled_us = streams_us([calls[0], image], setting) - DEVICE.launch_floor_us
     assert added_us == pytest.approx(100_000 * setting.memory.lane_cycles["index_add"] / cycles_per_us)
+    assert pooled_us == pytest.approx(20_000 * setting.memory.lane_cycles["avg_pool2d"] / cycles_per_us)
     assert elementwise_calls_us(calls[1:], ROUND)[0] == pytest.approx(DEVICE.launch_floor_us + 4096 * 300 / 1e3)
+
+
+def test_indexing_issues_for_each_element_of_rows_or_starts_blocks_of_four_indices() -> None:
+    rows = call("aten::scatter_add_", [[10, 100], [], [1000, 100], [1000, 100]], "int64")
+    single = replace(call("aten::_index_put_impl_", [[8192, 27, 27], [], [8192, 351], [], []]), num_kernels=2)
+    setting = replace(ROUND, memory=default_memory_constants())
+    us = (streams_us([rows, single], setting) - DEVICE.launch_floor_us) * 10 * 64 * 1e3  # lane cycles
+    cycles = setting.memory.index_cycles
+    assert us == pytest.approx([100_000 * cycles["scatter_add"], 8192 * 88 * cycles["gather_row"]])
 
 
 @pytest.mark.parametrize(
