@@ -1,7 +1,7 @@
 """Kernels of recorded GPU runs, blind: closed forms next to the plain roofline, by what the fits had seen.
 
     python -m research.benchmarks recorded_kernels
-    python -m research.benchmarks.recorded_kernels h100        the same of another GPU, which gave no constant
+    python -m research.benchmarks.recorded_kernels h100        the same of another GPU; it gave constants of norms
     python -m research.benchmarks.recorded_kernels h200 conv   every recording, and parts of the split
 
 Prints a Markdown table. Latencies of equal calls of a run are means over its steps. The programs that train in the

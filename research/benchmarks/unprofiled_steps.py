@@ -31,7 +31,7 @@ from research.fitting.gpu_constants import recorded_hosts
 from research.fitting.host_runs import fit_host_runs, host_run
 
 DATA = Path("datasets")
-ON_GPU, UNSEEN_GPU = "h200", "h100"  # the latter had no part in any fit
+ON_GPU, UNSEEN_GPU = "h200", "h100"  # the latter had no part in fits of hosts and of the profiler
 SETS = (ON_GPU, UNSEEN_GPU, "cpu-unseen")
 FITTED = "2026-11-27"  # runs recorded since then had no part in the typical cost
 LONGER = 1.1  # runs whose step the profiler makes longer by this factor
