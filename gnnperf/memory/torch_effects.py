@@ -29,26 +29,23 @@ _NODES_READ = 3  # results whose autograd nodes are looked at
 
 def is_composite(name: str) -> bool | None:
     """Whether an op is nothing but the ops that it calls, for autograd too: all forms but `out` are; None: no op."""
-    if _packet(name) is None:
+    names = [overload.name() for overload in _overloads(name)]
+    if not names:
         return None
-    names = [overload.name() for overload in _overloads(_packet(name))]
     real = [n for n in names if not n.endswith("out") and torch._C._dispatch_has_kernel(n)]  # some are for scripts only
     key = "CompositeImplicitAutograd"
     return bool(real) and all(torch._C._dispatch_has_kernel_for_dispatch_key(n, key) for n in real)
 
 
-def _packet(name: str) -> Any:
+def _overloads(name: str) -> list[Any]:
     namespace, _, op = name.partition("::")
-    return getattr(torch.ops.aten, op, None) if namespace == "aten" and op.isidentifier() else None
-
-
-def _overloads(packet: Any) -> list[Any]:
-    return [] if packet is None else [getattr(packet, name) for name in packet.overloads()]
+    packet = getattr(torch.ops.aten, op, None) if namespace == "aten" and op.isidentifier() else None
+    return [] if packet is None else [getattr(packet, overload) for overload in packet.overloads()]
 
 
 def effect_of(name: str, slots: tuple[Slot, ...]) -> Effect:
     """Run the op without data."""
-    for overload in _overloads(_packet(name)):
+    for overload in _overloads(name):
         if len(overload._schema.arguments) != len(slots) or not _is_harmless(overload, slots):
             continue
         try:
@@ -96,17 +93,12 @@ def _run(overload: Any, slots: tuple[Slot, ...]) -> Effect:
 def _value(argument: Any, slot: Slot, tensors: list[torch.Tensor]) -> tuple[bool, Any]:
     """Whether the argument was given, and what."""
     kind = str(argument.type)
-    if isinstance(slot, TensorSlot):
-        if "Tensor" not in kind or "List" in kind:
+    if not isinstance(slot, str):
+        if "Tensor" not in kind or ("List" in kind) != isinstance(slot, tuple):
             raise CannotTell
-        tensors.append(_tensor(slot))
-        return True, tensors[-1]
-    if isinstance(slot, tuple):
-        if "List" not in kind or "Tensor" not in kind:
-            raise CannotTell
-        made = [_tensor(t) for t in slot]
+        made = [_tensor(t) for t in (slot if isinstance(slot, tuple) else (slot,))]
         tensors += made
-        return True, made
+        return True, made if isinstance(slot, tuple) else made[0]
     if "Tensor" in kind:
         if slot or kind != "Optional[Tensor]":
             raise CannotTell

@@ -94,14 +94,10 @@ class Predicted:
 
 
 class GnnPredictor:
-    """latency = base * exp(residual), base being the analytical prediction or the typed floor of the checkpoint.
+    """latency = base * exp(residual), base being the analytical prediction or the typed floor of the checkpoint."""
 
-    `analytic` supplies bases and lags; None: the model that the checkpoint was trained with.
-    """
-
-    def __init__(self, checkpoint: Checkpoint, analytic: Predictor | None = None) -> None:
-        self.checkpoint = checkpoint
-        self.analytic: Predictor = analytic or AnalyticPredictor(checkpoint.constants)
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self.checkpoint, self.analytic = checkpoint, AnalyticPredictor(checkpoint.constants)
 
     @cached_property
     def network(self) -> TypedGNN:

@@ -76,7 +76,7 @@ def _shares(share: Mapping[str, float]) -> str:
 
 def _ops_table(prediction: StepPrediction) -> Table:
     ops = top_ops(prediction)
-    times = text.time_rows(ops, ("critical_us", "predicted_us", "measured_us"))
+    times = ops[["critical_us", "predicted_us", "measured_us"]].map(text.time_text).to_numpy()
     rows = [(name, kind, f"{count:,}", *us) for name, kind, count, us
             in zip(ops["op_name"], ops["node_type"], ops["num_nodes"], times, strict=True)]  # fmt: skip
     heads = ("op", "type", "nodes", "on critical path", "predicted, all ranks", "measured, all ranks")

@@ -7,9 +7,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-import pandas as pd
-
 from gnnperf.core import Source, StepTimeKind, counted
 from gnnperf.memory import OUTSIDE
 from gnnperf.predict import TRANSFER, RankMemory, StepPrediction, WithoutProfiler
@@ -37,11 +34,6 @@ def time_text(time_us: float | None) -> str:
         return "0 us"
     scale, unit = next((scale, unit) for limit_us, scale, unit in UNITS if abs(time_us) < limit_us)
     return f"{time_us / scale:.4g} {unit}"
-
-
-def time_rows(frame: pd.DataFrame, columns: Sequence[str]) -> list[list[str]]:
-    """These time columns (us) of every row, as text."""
-    return [[time_text(float(time_us)) for time_us in row] for row in frame[list(columns)].to_numpy(dtype=np.float64)]
 
 
 def share_text(share: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import compress, repeat
@@ -163,7 +164,7 @@ class Assembled:
     flows: list[tuple[str, object, int, int]]
     base_ns: int  # absolute time of start_ns = 0
     head: kineto.Head  # the file's top level
-    dropped: dict[str, int]  # how many events were left out, by reason
+    dropped: Counter[str]  # how many events were left out, by reason
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -197,7 +198,7 @@ class EventReader(Protocol):
 
     where: str
     head: kineto.Head
-    dropped: dict[str, int]
+    dropped: Counter[str]
 
 
 def assemble_events(reader: EventReader, stretches: Iterator[list[Any]]) -> Assembled:

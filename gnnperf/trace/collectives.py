@@ -307,25 +307,21 @@ def _columns(calls: dict[int, Call], size: int) -> dict[str, Any]:
     rows = np.array(sorted(calls), dtype=np.int64)
     ordered = [calls[row] for row in rows.tolist()]
 
+    def spread(values: np.ndarray, unknown: float) -> np.ndarray:
+        result = np.full(size, unknown, dtype=values.dtype)
+        result[rows] = values
+        return result
+
     def text(values: list[str | None]) -> Any:
         codes, texts = coded(values)
-        spread = np.full(size, -1, dtype=np.int32)
-        spread[rows] = codes
-        return categorical(spread, texts)
-
-    def number(values: list[float | None]) -> np.ndarray:
-        spread = np.full(size, np.nan)
-        spread[rows] = float_column(values)
-        return spread
+        return categorical(spread(codes, -1), texts)
 
     sizes = int_column([c.group_size for c in ordered], below=MAX_RANKS + 1)
-    spread_sizes = np.full(size, -1, dtype=np.int32)
-    spread_sizes[rows] = np.where(sizes > 0, sizes, -1)
     return {
         "collective": text([c.kind for c in ordered]),
         "group": text([c.group for c in ordered]),
-        "group_size": spread_sizes,
-        "in_elements": number([c.in_elements for c in ordered]),
-        "out_elements": number([c.out_elements for c in ordered]),
+        "group_size": spread(np.where(sizes > 0, sizes, -1).astype(np.int32), -1),
+        "in_elements": spread(float_column([c.in_elements for c in ordered]), np.nan),
+        "out_elements": spread(float_column([c.out_elements for c in ordered]), np.nan),
         "comm_dtype": text([c.dtype for c in ordered]),
     }

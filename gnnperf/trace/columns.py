@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from decimal import Decimal
 from math import prod
@@ -168,16 +169,15 @@ def coded(values: Sequence[Hashable]) -> tuple[np.ndarray, list[Any]]:
     return codes.of(values), codes.uniques()
 
 
-def json_column(codes: np.ndarray, texts: list[bytes], column: str, dropped: dict[str, int]) -> pd.Categorical:
+def json_column(codes: np.ndarray, texts: list[bytes], column: str, dropped: Counter[str]) -> pd.Categorical:
     """A categorical of compact JSON from codes [num_events] (-1 null) of undecoded texts; what cannot be used is null.
 
     Equal lists written with other white space become one category. What is left out is counted in `dropped` by reason.
     """
     retained = [input_text(column, text) for text in texts]
     counts = np.bincount(codes + 1, minlength=len(texts) + 1)[1:]
-    lost = sum(int(n) for n, (_, is_whole) in zip(counts, retained, strict=True) if not is_whole)
-    if lost:
-        dropped[LOST[column]] = dropped.get(LOST[column], 0) + lost
+    if lost := sum(int(n) for n, (_, is_whole) in zip(counts, retained, strict=True) if not is_whole):
+        dropped[LOST[column]] += lost
     compact_codes, compact = coded([text for text, _ in retained])
     return categorical(np.append(compact_codes, -1)[codes], compact)
 

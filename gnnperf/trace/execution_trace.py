@@ -254,10 +254,8 @@ KINETO_TYPES = {"Int": "Scalar", "Double": "Scalar", "Bool": "Scalar", "Float": 
 def _type(text: str) -> str:
     if text.startswith("Tensor("):
         return text[len("Tensor(") : -1]
-    if text.startswith("GenericList[Tensor"):
-        return "TensorList"
     if text.startswith("GenericList"):
-        return "ScalarList"
+        return "TensorList" if text.startswith("GenericList[Tensor") else "ScalarList"
     return KINETO_TYPES.get(text, "")
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import gc
 import re
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal
@@ -39,13 +40,9 @@ _WORDS = {
 KINDS: dict[str | None, EventKind] = {word: kind for kind, words in _WORDS.items() for word in words.split()}
 FLOW = "fwdbwd"  # the only flow that is read; launches are tied by correlation
 Phase = Literal["X", "B", "E", "i", "I", "s", "t", "f", "M", "C", "N", "O", "D", "b", "e", "n", "R", "c", "P"]
-Category = Literal[
-    "cpu_op", "Operator", "user_annotation", "cuda_runtime", "cuda_driver", "Runtime", "hip_runtime",
-    "roctracer_runtime", "xpu_runtime", "xpu_driver", "mtia_runtime", "privateuse1_runtime", "privateuse1_driver",
-    "kernel", "Kernel", "concurrent_kernel", "mtia_ccp_events", "gpu_memcpy", "Memcpy", "gpu_memset", "Memset",
-    "cuda_sync", "python_function", "cpu_instant_event", "gpu_user_annotation", "overhead", "Trace", "fwdbwd", "ac2g",
-    "async_cpu_to_gpu", "async", "cuda_profiler_range", "cuda_event", "python_gc", "critical_path", None,
-]  # fmt: skip
+_OTHERS = ("python_function cpu_instant_event gpu_user_annotation overhead Trace ac2g async_cpu_to_gpu async "
+           "cuda_profiler_range cuda_event python_gc critical_path")  # fmt: skip
+Category: Any = Literal[(*KINDS, FLOW, *_OTHERS.split(), None)]
 
 
 class Args(msgspec.Struct, gc=False, rename={
@@ -152,7 +149,7 @@ class Reader:
     def __init__(self, data: bytes, where: str) -> None:
         self.data, self.where = data, where
         self.head = Head()
-        self.dropped: dict[str, int] = {}
+        self.dropped: Counter[str] = Counter()
 
     def stretches(self) -> Iterator[list[Any]]:
         """The events, some thousands at a time, in file order; refuses JSON that is no trace.
@@ -209,8 +206,7 @@ class Reader:
             try:
                 result.append(decoder.decode(entry))
             except msgspec.ValidationError:
-                reason = "events with fields of a wrong type"
-                self.dropped[reason] = self.dropped.get(reason, 0) + 1
+                self.dropped["events with fields of a wrong type"] += 1
         return result
 
 
@@ -253,8 +249,7 @@ class Stamp(msgspec.Struct, gc=False):
     args: _Link | None = None
 
 
-def _decoded_head(text: bytes) -> Head:
-    return msgspec.json.decode(text, type=Head, strict=False)
+_decoded_head = msgspec.json.Decoder(Head, strict=False).decode
 
 
 def _merged(first: Head, second: Head) -> Head:
@@ -295,7 +290,7 @@ LOOK_AT = 16  # events that show whether a file's times are absolute
 def read_head(data: bytes, where: str) -> Head:
     """The top level of a file that may be an execution trace; refuses what is no JSON, or cut off."""
     try:
-        return msgspec.json.decode(data, type=Head, strict=False)
+        return _decoded_head(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InputError(f"is not readable JSON ({error}); it may be cut off", where=where,
                          remedy="copy or record the file again") from None  # fmt: skip

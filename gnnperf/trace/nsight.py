@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from bisect import bisect_left
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from itertools import islice
@@ -147,7 +147,7 @@ class Reader:
     def __init__(self, path: Path, where: str) -> None:
         self.path, self.where = path, where
         self.head = Head()
-        self.dropped: dict[str, int] = {}
+        self.dropped: Counter[str] = Counter()
 
     def stretches(self) -> Iterator[list[Any]]:
         """The events, some thousands at a time, in the order of the tables.
@@ -183,10 +183,7 @@ class Reader:
             yield event_of("cuda_runtime", called, start, end, thread & TID, Args(correlation=_id(correlation)))
         yield from _ranges(database, on_host)
         for _ in database.rows("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", "start", of=on_device):
-            self._drop("launches of CUDA graphs whose kernels nsys profile --cuda-graph-trace=node records")
-
-    def _drop(self, reason: str) -> None:
-        self.dropped[reason] = self.dropped.get(reason, 0) + 1
+            self.dropped["launches of CUDA graphs whose kernels nsys profile --cuda-graph-trace=node records"] += 1
 
     def _copies(self, database: Database, of: str) -> Iterator[Any]:
         stated = "start end deviceId streamId correlationId bytes"
@@ -194,7 +191,7 @@ class Reader:
             "CUPTI_ACTIVITY_KIND_MEMCPY", stated + " copyKind", "srcKind dstKind", of
         ):
             if kind in MANAGED_COPIES:  # which Kineto does not record either
-                self._drop("copies of managed memory")
+                self.dropped["copies of managed memory"] += 1
                 continue
             ends = f" ({MEMORIES[source]} -> {MEMORIES[target]})" if {source, target} <= set(MEMORIES) else ""
             yield device_event("gpu_memcpy", f"Memcpy {COPIES.get(kind, 'Unknown')}{ends}", at)

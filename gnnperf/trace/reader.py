@@ -21,7 +21,7 @@ from gnnperf.trace.execution_trace import ExecutionTrace, is_execution_trace, re
 from gnnperf.trace.groups import name_groups
 from gnnperf.trace.metadata import Distributed, device_name, rank_from_name, read_devices, read_distributed
 from gnnperf.trace.selection import EVERYTHING, Selection, in_steps
-from gnnperf.trace.table import EVENTS_FILE, RunTrace, TraceMeta, TraceTable
+from gnnperf.trace.table import CARD, EVENTS_FILE, RunTrace, TraceMeta, TraceTable
 from gnnperf.trace.trace_sources import ARCHIVE_ENDINGS, FORMS, PEEK_BYTES, Source, is_regular, skipped, sources
 from gnnperf.trace.windows import of_steps
 
@@ -124,9 +124,6 @@ def _is_retained(value: Any, under: str) -> bool:
         return FORM[under].fullmatch(value) is not None
     plain = not value or (_WORDS.fullmatch(value) is not None and without_private(value) == value)
     return (under in WORDS or under in STATED) and plain
-
-
-CARD = "run.json"
 
 
 @dataclass

@@ -26,13 +26,12 @@ from gnnperf.trace.columns import Codes
 from gnnperf.trace.limits import MAX_RUN_EVENTS
 from gnnperf.trace.metadata import MAX_RANKS
 from gnnperf.trace.packing import TEXTS, pack, packed_dtypes, unpack
-from gnnperf.trace.table import EVENTS_FILE, RunTrace, TraceMeta, TraceTable
+from gnnperf.trace.table import CARD, EVENTS_FILE, RunTrace, TraceMeta, TraceTable
 from gnnperf.trace.trace_sources import is_regular
 
 META_KEY = b"gnnperf.trace"
 FORMAT_VERSION = 2
 FEEDS_FILE = "feeds.parquet"
-CARD = "run.json"
 IMPORTED = "tables"  # the folder of these files in what `gnnperf import` writes
 FILES = (EVENTS_FILE, FEEDS_FILE, CARD)
 MAX_CARD_BYTES = 2**20

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import pandas as pd
 
 EVENTS_FILE = "events.parquet"  # saved tables: all ranks of a run
+CARD = "run.json"  # the recorder's, next to traces or tables
 CAPTURED = "captured"  # source format of a program that never ran: order is known, times are not
 
 

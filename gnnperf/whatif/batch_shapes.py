@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.core import InputError, Phase, Relation
-from gnnperf.generate import Argument, Shape, each, parse, tensors
+from gnnperf.generate import Argument, Shape, each, is_list, parse, tensors
 from gnnperf.graph import ExecutionGraph
 from gnnperf.whatif.edit import ends
 from gnnperf.whatif.units import host_units, with_launched
@@ -310,7 +310,7 @@ def scale_call(call: Call, batch: Batch, factor: float) -> Rescaled:
         return Rescaled(arguments, doubtful)
     if op_of(name) == TRANSPOSE and shapes and batch.is_parameter(shapes[0]):  # a layer transposes its weight
         return Rescaled(arguments, batch.looks_like(shapes[0]))
-    if is_product(name) and len(arguments) > 1 and _is_matrix(arguments[0]) and _is_matrix(arguments[1]):
+    if is_product(name) and len(arguments) > 1 and all(len(a) > 1 and not is_list(a) for a in arguments[:2]):
         return _product(arguments, batch, factor)
     weights = WEIGHTS.get(op_of(name), ())
     # A parameter is added to data of higher rank, to which it is broadcast, where their last dimensions are the same.
@@ -335,10 +335,6 @@ def _tensor(shape: Shape, batch: Batch, factor: float) -> Shape:
     if 1 not in batch.sizes and shape[:1] == (1,) and shape[1:] in batch.parameters:
         return shape
     return batch.scaled(shape, factor)
-
-
-def _is_matrix(argument: Argument) -> bool:
-    return len(argument) > 1 and not isinstance(argument[0], tuple)
 
 
 def _product(arguments: tuple[Argument, ...], batch: Batch, factor: float) -> Rescaled:

@@ -10,7 +10,6 @@ from gnnperf.graph import ExecutionGraph
 from gnnperf.hardware import (
     REFERENCE_HOST,
     ClusterSpec,
-    HostSpec,
     LinkSpec,
     load_cluster,
     load_device,
@@ -155,13 +154,9 @@ class ChangeCluster:
         if self.to is not None:
             result = load_cluster(self.to, cluster.device)
         if self.host is not None:
-            host = load_host(self.host)
-            result = replace(result, host=host, host_speed=_host_speed(result, host))
+            host, before = load_host(self.host), result.host or load_host(REFERENCE_HOST)
+            speed = result.host_speed * host.single_thread_speed / before.single_thread_speed
+            result = replace(result, host=host, host_speed=speed)  # an unknown host counts as the reference
         if self.ranks_per_node is not None:
             result = replace(result, ranks_per_node=self.ranks_per_node)
         return spread(replace(result, nodes=self.nodes or result.nodes), world_size)
-
-
-def _host_speed(old: ClusterSpec, host: HostSpec) -> float:
-    """Of the hosts of `old` with another processor, by the ratio of speeds; an unknown one counts as the reference."""
-    return old.host_speed * host.single_thread_speed / (old.host or load_host(REFERENCE_HOST)).single_thread_speed

@@ -14,7 +14,7 @@ from gnnperf.core import InputError, NodeType, Segment, code_of
 from gnnperf.gnn import node_kinds, run_of
 from gnnperf.gnn.data.cache import content_digest
 from gnnperf.gnn.data.prepare import PreparedData, Step
-from gnnperf.gnn.data.step_time import IsolatedPrediction, contended_step_time_us, filled_us, in_place, in_place_us
+from gnnperf.gnn.data.step_time import IsolatedPrediction, contended_step_time_us, filled_us, in_place
 from gnnperf.gnn.evaluation.metrics import is_measured
 from gnnperf.schedule import align
 from research.evaluation.records import NODE_COLUMNS, STEP_COLUMNS, EvaluationRecord, Origin
@@ -53,7 +53,7 @@ class IsolatedEstimate(Estimate):
 
     def latency_us(self, step: Step) -> np.ndarray:
         """[num_nodes] next to other work; NaN where there is no prediction."""
-        return in_place_us(step, self.isolated(step))
+        return in_place(step, self.isolated(step))[0]
 
     def step_us(self, step: Step) -> float:
         return contended_step_time_us(step, self.isolated(step).scheduled_us)

@@ -1,5 +1,6 @@
 """Columns: exact times, honest unknowns."""
 
+from collections import Counter
 from decimal import Decimal
 
 import numpy as np
@@ -94,7 +95,7 @@ def test_launches_that_cannot_be_are_unknown() -> None:
 
 def test_equal_lists_with_other_white_space_are_one_category() -> None:
     texts = [b"[[8, 4]]", b"[[8,4]]", b"[]", b"", b"[" + b"1," * 40_000 + b"1]"]
-    dropped: dict[str, int] = {}
+    dropped: Counter[str] = Counter()
     column = json_column(np.array([0, 1, 2, 3, 4, 4, -1], dtype=np.int32), texts, "input_dims", dropped)
     assert list(column.categories) == ["[[8,4]]"]
     assert column.codes.tolist() == [0, 0, -1, -1, -1, -1, -1]

@@ -206,10 +206,6 @@ def _resolved(name: str) -> ProcessGroup:
     return torch._C._distributed_c10d._resolve_process_group(GroupName(name))
 
 
-def _all_reduce(tensor: torch.Tensor, op: str, group: str) -> torch.Tensor:
-    return _all_reduce_(tensor.clone(memory_format=torch.contiguous_format), op, group)
-
-
 def _all_reduce_(tensor: torch.Tensor, op: str, group: str) -> torch.Tensor:
     dist.all_reduce(tensor, group=_resolved(group), async_op=True)
     return tensor
@@ -235,7 +231,7 @@ def _all_to_all(tensor: torch.Tensor, receive: list[int], send: list[int], group
 
 _c10d = torch.ops._c10d_functional
 _FUNCTIONAL: Mapping[Op, Callable[..., torch.Tensor]] = {
-    _c10d.all_reduce.default: _all_reduce,
+    _c10d.all_reduce.default: lambda x, *rest: _all_reduce_(x.clone(memory_format=torch.contiguous_format), *rest),
     _c10d.all_reduce_.default: _all_reduce_,
     _c10d.all_gather_into_tensor.default: _all_gather,
     _c10d.reduce_scatter_tensor.default: _reduce_scatter,

@@ -213,16 +213,15 @@ class _Reader:
 
     def record(self, at: int, lane: Lane, event: str) -> None:
         """Name what the lane has been given so far."""
-        last = self._before(lane, at)
+        last, _ = self._around(lane, at)
         ends = [self._end(last)] if last >= 0 else []
         self.recorded[event] = (*ends, *(node for place, node in self._held(lane, at) if place > last))
 
     def wait(self, at: int, lane: Lane, event: str) -> None:
         """The lane's next work begins after the event; on the compute stream, whatever follows it, too."""
         nodes = self.recorded.get(event, ())
-        last = self._before(lane, at)
+        last, kernel = self._around(lane, at)
         self.pending[lane] = [*(held for held in self.pending[lane] if held[0] > last), *((at, node) for node in nodes)]
-        kernel = self._after(lane, at)
         # Transfers and blocking waits before the compute stream's next kernel wait for what it waits for.
         between = range(at + 1, min(kernel, len(self.program))) if lane is Lane.COMPUTE else ()
         heirs = [kernel, *(place for place in between if self.kind[place] in (AWAITED, UNAWAITED, WAIT))]
@@ -237,18 +236,15 @@ class _Reader:
         held = self.pending[lane]
         if lane is not Lane.COMPUTE:
             return held
-        last = self._before(lane, at)
+        last, _ = self._around(lane, at)
         return held + [(place, self._end(place)) for place in range(last + 1, at) if self.kind[place] == AWAITED]
 
-    def _before(self, lane: Lane, at: int) -> int:
+    def _around(self, lane: Lane, at: int) -> tuple[int, int]:
+        """Positions of the last item before with work on the lane (NONE: none), and of the next (the program's end)."""
         places = self.by_lane.get(lane, _NOTHING)
         number = int(np.searchsorted(places, at))
-        return int(places[number - 1]) if number else NONE
-
-    def _after(self, lane: Lane, at: int) -> int:
-        places = self.by_lane.get(lane, _NOTHING)
-        number = int(np.searchsorted(places, at))
-        return int(places[number]) if number < len(places) else len(self.program)
+        after = int(places[number]) if number < len(places) else len(self.program)
+        return int(places[number - 1]) if number else NONE, after
 
     def _end(self, place: int) -> int:
         """The node at whose end an item's device work is done: the exit of a transfer."""

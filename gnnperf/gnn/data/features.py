@@ -41,10 +41,8 @@ _WORK = (*_LANES, NodeType.COLLECTIVE)
 PLACEMENT = (Relation.RUNS_ON, Relation.CROSSES, Relation.CONNECTS)  # of work on hardware
 RELATION_ENDS: dict[Relation, tuple[tuple[NodeType, ...], tuple[NodeType, ...]]] = {
     Relation.FOLLOWS: (_LANES, _LANES),
-    Relation.LAUNCHES: (
-        (NodeType.HOST, NodeType.COMPUTE),
-        _DEVICE_WORK,
-    ),  # compute: on a CPU, where ops issue collectives
+    # compute: on a CPU, where ops issue collectives
+    Relation.LAUNCHES: ((NodeType.HOST, NodeType.COMPUTE), _DEVICE_WORK),
     Relation.WAITS: (_WORK, _LANES),
     Relation.FEEDS: (_LANES, _LANES),
     Relation.JOINS: ((NodeType.COMM,), (NodeType.COLLECTIVE,)),

@@ -15,6 +15,7 @@ from functools import reduce
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 from torch_geometric.data import HeteroData
 
 from gnnperf.core import NodeType
@@ -140,13 +141,9 @@ def widened(earlier: Normalizer, later: Normalizer) -> Normalizer:
 def _of_both_kinds(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The range of both by kind of collective."""
     more = max(len(of_kinds["low"]) for of_kinds in (one, other))
-    low, high = ([_extended(of_kinds[end], more, fill) for of_kinds in (one, other)]
+    low, high = ([pad(of_kinds[end], (0, 0, 0, more - len(of_kinds[end])), value=fill) for of_kinds in (one, other)]
                  for end, fill in (("low", torch.inf), ("high", -torch.inf)))  # fmt: skip
     return {"low": torch.minimum(*low), "high": torch.maximum(*high)}
-
-
-def _extended(rows: Tensor, count: int, fill: float) -> Tensor:
-    return torch.cat([rows, rows.new_full((count - len(rows), len(RANGED)), fill)])
 
 
 def _of_both(earlier: Normalizer, later: Normalizer, node_type: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:

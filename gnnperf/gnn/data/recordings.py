@@ -49,11 +49,7 @@ def read_recordings(root: Path) -> dict[str, Repeats]:
     """Run -> its complete recordings, in order of name and repeat; what is marked broken or rejected is left out."""
     result: dict[str, dict[int, Recording]] = {}
     for card in sorted(root.glob(f"*/*/{CARD}")):
-        folder = card.parent
-        if not folder.name.isdecimal():
-            continue
-        recording = read_recording(folder)
-        if recording is not None:
+        if card.parent.name.isdecimal() and (recording := read_recording(card.parent)) is not None:
             result.setdefault(recording.run, {})[recording.repeat] = recording
     if not result:
         raise InputError("holds no complete recordings", where=str(root),

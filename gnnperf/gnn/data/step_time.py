@@ -10,7 +10,7 @@ from gnnperf.core import NodeType
 from gnnperf.gnn.data.prepare import Step
 from gnnperf.graph import Isolated
 from gnnperf.hardware import Contention
-from gnnperf.schedule import NUM_UNROLLED, Schedule, schedule, schedule_with_contention
+from gnnperf.schedule import NUM_UNROLLED, schedule, schedule_with_contention
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ def filled_us(step: Step, latency_us: np.ndarray) -> np.ndarray:
 
 def step_time_us(step: Step, latency_us: np.ndarray) -> float:
     """Step time from latencies [num_nodes] that hold next to other work; NaN takes the base's."""
-    scheduled = schedule(step.graph, filled_us(step, latency_us), step.base.lag_us, num_unrolled=_copies(step))
-    return _time_us(scheduled)
+    filled = filled_us(step, latency_us)
+    return schedule(step.graph, filled, step.base.lag_us, num_unrolled=_copies(step)).step_time_us
 
 
 def contended_step_time_us(step: Step, isolated_us: np.ndarray) -> float:
@@ -37,13 +37,11 @@ def contended_step_time_us(step: Step, isolated_us: np.ndarray) -> float:
     return _contended(step, filled_us(step, isolated_us))[1]
 
 
-def in_place_us(step: Step, estimate: IsolatedPrediction) -> np.ndarray:
-    """[num_nodes] usual latencies next to other work: stretched by what stretches the scheduled ones; NaN as it was."""
-    return in_place(step, estimate)[0]
-
-
 def in_place(step: Step, estimate: IsolatedPrediction) -> tuple[np.ndarray, float]:
-    """`in_place_us`, and the step time of the same schedule."""
+    """[num_nodes] usual latencies next to other work, stretched as the scheduled ones; the step time of that schedule.
+
+    NaN stays.
+    """
     scheduled_us = filled_us(step, estimate.scheduled_us)  # [num_nodes]
     served_us, step_us = _contended(step, scheduled_us)
     stretch = np.divide(served_us, scheduled_us, out=np.ones(len(served_us)), where=scheduled_us > 0)
@@ -55,7 +53,7 @@ def _contended(step: Step, isolated_us: np.ndarray) -> tuple[np.ndarray, float]:
     """Latencies as served, and the step time."""
     isolated = Isolated(np.ones(step.graph.num_nodes, dtype=bool), _contention(step))
     result = schedule_with_contention(step.graph, isolated_us, step.base.lag_us, isolated, num_unrolled=_copies(step))
-    return result.latency_us, _time_us(result.schedule)
+    return result.latency_us, result.schedule.step_time_us
 
 
 def _contention(step: Step) -> Contention:
@@ -66,8 +64,3 @@ def _contention(step: Step) -> Contention:
 def _copies(step: Step) -> int:
     """Four where the label is a period, one where it is a makespan."""
     return NUM_UNROLLED if step.graph.steps[0].period_us is not None else 1
-
-
-def _time_us(scheduled: Schedule) -> float:
-    """A schedule of several copies has a period, one of a single copy has none."""
-    return scheduled.makespan_us if scheduled.period_us is None else scheduled.period_us

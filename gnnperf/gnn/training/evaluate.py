@@ -17,7 +17,7 @@ from rich.table import Table
 from gnnperf.core import console, csv_text, each, write_text
 from gnnperf.gnn.data.prepare import PreparedData, Step, sampled
 from gnnperf.gnn.data.runs import run_of
-from gnnperf.gnn.data.step_time import IsolatedPrediction, in_place_us
+from gnnperf.gnn.data.step_time import IsolatedPrediction, in_place
 from gnnperf.gnn.evaluation.metrics import ALL, compare
 from gnnperf.gnn.evaluation.trivial import NearestRun, fit_nearest_run
 from gnnperf.gnn.models.gnn import TypedGNN, outputs_of
@@ -81,7 +81,7 @@ def _estimates(network: TypedGNN, step: Step, nearest: NearestRun) -> pd.DataFra
 
 def predicted_us(network: TypedGNN, step: Step) -> np.ndarray:
     """[num_nodes] what a node usually takes, next to other work; NaN at device and link nodes."""
-    return in_place_us(step, isolated_prediction(network, step))
+    return in_place(step, isolated_prediction(network, step))[0]
 
 
 def isolated_prediction(network: TypedGNN, step: Step) -> IsolatedPrediction:

@@ -96,14 +96,11 @@ def _changes(a: Side, b: Side, column: str) -> tuple[Change, ...]:
     columns = ["us_a", "us_b", "total_a", "total_b", "n_a", "n_b"]
     rows = zip(both.index, both[columns].to_numpy().tolist(), strict=True)
     result = [Change(str(name), *numbers[:4], *map(int, numbers[4:])) for name, numbers in rows]
-    rest = Change(REST, _rest_us(a), _rest_us(b))
+    of_a, of_b = (side.step_time_us - float(np.nansum(side.nodes["critical_us"])) for side in (a, b))
+    rest = Change(REST, of_a, of_b)
     if max(abs(rest.a_critical_us), abs(rest.b_critical_us)) > SMALLEST_REST_US:
         result.append(rest)
     return tuple(sorted(result, key=lambda one: (-abs(one.change_us), -one.b_critical_us, one.name)))
-
-
-def _rest_us(side: Side) -> float:
-    return side.step_time_us - float(np.nansum(side.nodes["critical_us"]))
 
 
 def _sums(side: Side, column: str) -> pd.DataFrame:

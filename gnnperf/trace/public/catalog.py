@@ -10,6 +10,8 @@ from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
+import msgspec
+
 from gnnperf.core import InputError
 
 CATALOG = Path(__file__).parent / "catalog.csv.gz"
@@ -44,7 +46,6 @@ class Entry:
 
 
 COLUMNS = tuple(f.name for f in fields(Entry))
-NUMBERS = ("size_bytes", "rank", "world_size", "steps")
 
 
 def load_catalog(path: Path = CATALOG) -> tuple[Entry, ...]:
@@ -66,10 +67,8 @@ def _entry(row: dict[str, str]) -> Entry:
     parts = PurePosixPath(row["name"]).parts
     if not parts or ".." in parts or PurePosixPath(row["name"]).is_absolute():
         raise InputError(f"name {row['name']!r} points outside of its folder", where="catalog")
-    cells: dict[str, object] = {key: value or None for key, value in row.items()}
-    cells.update({key: int(row[key]) for key in NUMBERS if row[key]})
-    cells["mirror_sha256"] = row["mirror_sha256"] or row["sha256"]
-    return Entry(**cells)  # type: ignore[arg-type]
+    cells = {key: value or None for key, value in row.items()}
+    return msgspec.convert(cells | {"mirror_sha256": row["mirror_sha256"] or row["sha256"]}, Entry, strict=False)
 
 
 def select(

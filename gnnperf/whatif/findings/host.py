@@ -19,9 +19,8 @@ from gnnperf.whatif.findings.communication import length_us, outside_us
 from gnnperf.whatif.findings.finding import SUSPICIOUS, Basis, Observed, Suspect, Way, scaling
 from gnnperf.whatif.units import host_units, with_launched
 
-HOST_SHARE = (
-    0.2  # of the step: idle devices next to a busy host (median over ranks), or launches of small kernels (mean)
-)
+# Of the step: idle devices next to a busy host (median over ranks), or launches of small kernels (mean).
+HOST_SHARE = 0.2
 FASTER = 0.5  # of the host time: what the edit tries
 MOST = 0.5  # share of the calls with kernels that are small
 

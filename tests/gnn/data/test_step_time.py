@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gnnperf.gnn.data.prepare import PreparedData, Step
-from gnnperf.gnn.data.step_time import IsolatedPrediction, contended_step_time_us, filled_us, in_place_us, step_time_us
+from gnnperf.gnn.data.step_time import IsolatedPrediction, contended_step_time_us, filled_us, in_place, step_time_us
 from gnnperf.graph.prediction import Isolated
 from gnnperf.hardware.contention import Contention
 from gnnperf.schedule import schedule_with_contention
@@ -58,7 +58,7 @@ def test_contention_where_nothing_overlaps_changes_nothing(step: Step) -> None:
     """And lags still count."""
     assert contended_step_time_us(step, latencies_us()) == pytest.approx(185)
     estimate = IsolatedPrediction(2 * latencies_us(), latencies_us())
-    assert in_place_us(step, estimate).tolist() == pytest.approx((2 * latencies_us()).tolist())
+    assert in_place(step, estimate)[0].tolist() == pytest.approx((2 * latencies_us()).tolist())
     lagged = replace(step, base=replace(step.base, lag_us=np.full(len(step.graph.edges), 1.0)))
     assert step_time_us(lagged, latencies_us()) > 185
     assert contended_step_time_us(lagged, latencies_us()) > 185
@@ -80,8 +80,8 @@ def test_the_usual_is_stretched_as_far_as_is_usual(step: Step) -> None:
     shared = replace(step, base=replace(step.base, isolated=one_core))
     usual_us = latencies_us()
     usual_us[3], usual_us[7] = 50.0, np.nan
-    result = in_place_us(shared, IsolatedPrediction(usual_us, latencies_us()))
-    served = in_place_us(shared, IsolatedPrediction(latencies_us(), latencies_us()))
+    result = in_place(shared, IsolatedPrediction(usual_us, latencies_us()))[0]
+    served = in_place(shared, IsolatedPrediction(latencies_us(), latencies_us()))[0]
     scheduled = contended_latencies(shared)
     assert scheduled[0] == pytest.approx(20.0)  # T2, next to the other rank's
     assert scheduled[3] > 199.0
