@@ -2,7 +2,8 @@
 
     python -m research.benchmarks.second_gpu [--write]
 
-Prints Markdown tables. The H100 gave constants of batch norms only. Steps are timed without the profiler. "Copy" is the step of the other GPU: the baseline.
+Prints Markdown tables. The H100 gave constants of batch norms only. Steps are timed without the profiler. "Copy" is the
+step of the other GPU: the baseline.
 "From its trace" replaces the GPU in the other recording, without the profiler's cost (`hardware=... profiler=remove`).
 "Blind" uses no measurement. Kernels fill a step where they last for at least `FILLED` of it. The hosts of both machines
 differ, and no prediction knows by how much.
