@@ -103,8 +103,9 @@ def _group_us(call: KernelCall, sizes: list[float], setting: Setting, constants:
     device, item, (elements, samples, channels, small) = setting.device, call.item_bytes, sizes
     backward = call.op_name == "aten::native_group_norm_backward"
     groups = (call.moved_bytes / item - 3.0 * elements - small) / 2.0  # of all samples
-    if not backward and not (call.op_name == "aten::native_group_norm" and groups >= 1.0):
-        return np.nan  # or the number of groups was not recorded
+    known = groups >= samples and groups % samples == 0.0 and channels % (groups / samples) == 0.0
+    if not backward and not (call.op_name == "aten::native_group_norm" and known):
+        return np.nan  # or the number of groups was not recorded, or scale and shift have another dtype
     moved_bytes = np.array([(3.0 if backward else 2.0) * elements * item])
     result = float(elementwise_us(BROADCAST, np.array([elements]), moved_bytes, device, setting.memory)[0])
     if not backward:

@@ -42,14 +42,14 @@ class ProfilerCost:
         return {f.name: float(getattr(self, f.name)) for f in fields(self) if f.name != "provenance"}
 
     def times(self, factor: float) -> ProfilerCost:
-        """The cost, scaled to a step that was timed without the profiler."""
+        """The cost, scaled to a step: that of a loop, or one that was timed without the profiler."""
         costs = {kind: factor * us for kind, us in self.by_kind().items()}
         return ProfilerCost(**costs, provenance=f"{self.provenance}; x {factor:.2f}")
 
 
 # Where no card states it: medians over the recordings of one machine each, with shapes recorded.
 TYPICAL_ON_GPU = ProfilerCost(2.61, 1.51, 0.84, 41.3, "typical: median of 22 runs on one H200 (datasets/h200)")
-# Times that, inside of a step of a GPU's host: caches hold the program there. Median of 34 runs on H200
+# Times that, inside of a step: in a loop, caches hold what the profiler needs. Median of 34 runs on an H200
 # (`research.benchmarks.unprofiled_steps`).
 IN_STEPS_ON_GPU = 1.68
 TYPICAL_ON_CPU = ProfilerCost(0.84, 0.68, 0.0, 38.7, "typical: median of 372 ranks on one CPU (datasets/cpu-again)")

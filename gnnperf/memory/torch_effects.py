@@ -40,7 +40,9 @@ def is_composite(name: str) -> bool | None:
 def _overloads(name: str) -> list[Any]:
     namespace, _, op = name.partition("::")
     packet = getattr(torch.ops.aten, op, None) if namespace == "aten" and op.isidentifier() else None
-    return [] if packet is None else [getattr(packet, overload) for overload in packet.overloads()]
+    if not isinstance(packet, torch._ops.OpOverloadPacket):  # the namespace has attributes that are no ops
+        return []
+    return [getattr(packet, overload) for overload in packet.overloads()]
 
 
 def effect_of(name: str, slots: tuple[Slot, ...]) -> Effect:

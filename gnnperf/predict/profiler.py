@@ -44,7 +44,7 @@ LEAST_SHARE = 0.02  # of the step, on its critical path: a smaller cost is not w
 class RecordedProfiler:
     """What is known of the profiler of a trace."""
 
-    cost: ProfilerCost  # per event: of the recorder's card, else typical
+    cost: ProfilerCost  # per event of a step, from the recorder's card and what is typical
     unprofiled_us: float | None  # median step that the recorder timed without it; None unknown
     is_calibrated: bool = False  # whether the cost is scaled to that step
 
@@ -99,8 +99,8 @@ def from_cost(result: StepPrediction, measured: MeasuredStep, question: Question
 def calibrated(profiler: RecordedProfiler, step_us: Callable[[ProfilerCost], float]) -> RecordedProfiler:
     """The cost, scaled until the step without it takes what the recorder timed without a profiler.
 
-    Costs per event are measured in a short loop. In a step they differ by a factor of two, also between recordings of
-    one program. Edits need the step itself. Where no scale gives the timed step, the nearest end of SCALES counts.
+    Costs per event of a step follow from those of a short loop. They differ by a factor of two, also between recordings
+    of one program. Edits need the step itself. Where no scale gives the timed step, the nearest end of SCALES counts.
     """
     timed_us, (low, high) = profiler.unprofiled_us, SCALES
     if timed_us is None or abs(step_us(profiler.cost) / timed_us - 1.0) <= CLOSE:

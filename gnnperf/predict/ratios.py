@@ -42,7 +42,7 @@ def gpu_ratio_intervals() -> DeviceIntervals:
 
 @cache
 def sibling_ratio_intervals() -> DeviceIntervals:
-    """The same of two GPUs with the same processors; sums of a program's calls."""
+    """The same of two GPUs with the same processors: sums of a program's calls on H100 and H200, for all such pairs."""
     return load_device_intervals(conf_dir("analytic") / SIBLING_FILE)
 
 

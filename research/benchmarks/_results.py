@@ -56,7 +56,7 @@ STATEMENTS = {
                                  "graph.md#collectives-matched-over-ranks", at_least=True),
     "unprofiled_steps": Statement("60 H200 runs without the profiler, from their profiles, mean / p90 error",
                                   (None, None), RUN + "unprofiled_steps", f"{NEW}#the-step-without-the-profiler"),
-    "second_gpu": Statement("36 runs of an H100, 16 of programs in no other data, blind, mean / p90 error",
+    "second_gpu": Statement("36 runs of an H100, blind, mean / p90 error (first look 10.5 / 23.9 %)",
                             (None, None), RUN + "second_gpu", "transfer.md#a-second-gpu-of-our-own"),
     "replay": Statement("strict replay of public GPU runs, step, median / p90 error", (1.0, None), RUN + "replay",
                     "graph.md#strict-replay", digits=2),

@@ -15,7 +15,7 @@ import pandas as pd
 
 from gnnperf.analytic import default_constants
 from gnnperf.analytic.kernels.dispatch import kernel_times, roofline_us
-from gnnperf.core import OpFamily
+from gnnperf.core import InputError, OpFamily
 from gnnperf.hardware import load_device
 from research.benchmarks._frame import print_head, print_row, run_main
 from research.fitting.recorded import OTHERS, TRAIN, recorded_calls
@@ -26,6 +26,8 @@ LEAST_SHARE = 0.005  # of the time: families and ops below it are in the sum onl
 
 def kernels(name: str) -> pd.DataFrame:
     """A row per distinct call of a data set's recordings: us of all kernels, measured, by form and by roofline."""
+    if name not in DEVICE_OF:
+        raise InputError(f"no data set {name!r}", where="recorded_kernels", allowed=", ".join(DEVICE_OF))
     device, power = load_device(DEVICE_OF[name]), default_constants("gpu").roofline_power
     rows = recorded_calls(DATA / name, device.name)
     calls, number = rows["call"].tolist(), rows["number"]

@@ -108,7 +108,7 @@ def judged_bounds(scores: pd.DataFrame) -> Iterator[tuple[str, ...]]:
     """Each group by the bounds that the other programs give."""
     for family, rows in scores.groupby("family"):
         programs = rows[GENERATION].unique()
-        if len(programs) > LEAST_PROGRAMS:
+        if len(programs) >= LEAST_PROGRAMS:
             left_out = [(rows[rows[GENERATION] == name]["score"].to_numpy(), bounds_of(rows[rows[GENERATION] != name]))
                         for name in programs]  # fmt: skip
             inside = np.mean([((low <= own) & (own <= high)).mean() for own, (low, high) in left_out])

@@ -5,6 +5,7 @@ What is built stays: its raw traces may be gone when more are recorded, on anoth
 
 import re
 import shutil
+import statistics
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -144,7 +145,7 @@ def _head(plan: Plan, name: str, of_run: Mapping[str, list[Card]], size_bytes: i
         max_drift=plan.max_drift,
         first=sum(not card["probe"]["rejected_drifts"] for card in cards),
         drift=max(card["probe"]["drift"] for card in cards),
-        cost=costs[len(costs) // 2],
+        cost=statistics.median(costs),
         days=_each({str(card["recorded_at"])[:10] for card in cards}),
         distances=_distances(plan, name, of_run),
     ))  # fmt: skip

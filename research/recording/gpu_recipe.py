@@ -145,7 +145,7 @@ LONG_STEPS = ("bart", "deberta", "deeplab", "densenet121", "efficientnet_b0", "m
 def gpu_programs(programs: Programs = REAL, new: Sequence[tuple[str, int, int]] = NEW) -> Plan:
     """The plan for a second GPU: in turns, programs that are new and those of `gpu` again.
 
-    The new ones ask how the model does on programs it has not seen, the others how it moves from GPU to GPU.
+    New programs test predictions of unseen programs, the others the transfer between GPUs.
     """
     first = gpu(programs)
     eager = [_isolated(w) for w in chain.from_iterable(zip_longest(*programs.eager)) if w is not None]

@@ -64,7 +64,9 @@ def _implicit_us(
 ) -> np.ndarray:
     """[calls] us of the implicit product, of rows filled up: to steps, or to vectors for the weight's gradient."""
     vector, name = VECTOR_BYTES / item_bytes, "out" if which is ConvolutionPass.GRAD_INPUT else "in"
-    shared = np.ceil(calls.in_channels / BLOCK)  # [calls] steps of groups of few channels: others' are zeros
+    shared = np.ceil(
+        getattr(calls, f"{name}_channels") / BLOCK
+    )  # [calls] steps of groups of few channels: others' are zeros
     calls = replace(calls, groups=np.minimum(calls.groups, shared))
     channels = getattr(calls, f"{name}_channels") / calls.groups  # [calls] that a row has
     whole = rounded_up(channels, vector if which is ConvolutionPass.GRAD_WEIGHT else BLOCK)

@@ -17,7 +17,6 @@ RMS_FLOPS = 4.0  # square 2, scale 2
 EVAL_FLOPS = 4.0  # statistics are given: normalize 2, scale and shift 2
 BACKWARD_FLOPS = 14.0  # two reductions (4), their use (6), gradients of scale and shift (4)
 SOFTMAX_FLOPS = 13.0  # maximum 1, subtract 1, exponential 10 (see elementwise.TRANSCENDENTAL), sum 1; divide is in it
-LONGEST_COUNT = 10  # digits
 SOFTMAX_BACKWARD_FLOPS = 4.0  # product, sum, subtract, product
 
 
@@ -35,9 +34,10 @@ def batch_norm(call: OpCall) -> Work:
 
 def group_norm(call: OpCall) -> Work:
     """native_group_norm(input, weight, bias, N, C, HxW, group, eps); a group's mean and deviation are written, too."""
-    x, text = call.tensor(0), call.text(6) or ""
-    groups = int(text) if text.isdecimal() and len(text) < LONGEST_COUNT else 0  # the text comes from a trace
-    statistics = Tensor((2 * x.shape[0] * groups,), x.dtype)
+    x, text = call.tensor(0), call.text(6)
+    channels = x.shape[1] if len(x.shape) > 1 else 0
+    groups = int(text) if text.isdecimal() and len(text) <= len(str(channels)) else 0  # the text comes from a trace
+    statistics = Tensor((2 * x.shape[0] * groups,) if 0 < groups <= channels else (0,), x.dtype)
     return _passes(x, 2, FORWARD_FLOPS, call.optional(1), call.optional(2), statistics)
 
 

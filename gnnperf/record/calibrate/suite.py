@@ -72,7 +72,7 @@ FP8_EDGES = (512, 2048, 8192)
 
 
 def points(sizes: Sizes, fp8: bool = False) -> tuple[OpPoint, ...]:
-    """Every point of a suite; `fp8` adds scaled products where the device has them."""
+    """Every point of a suite; `fp8`: the device multiplies in 8 bits, and has kernels for experts' groups."""
     result: list[OpPoint] = [floor_point()]
     for dtype, edges in sizes.products.items():
         result += [product(n, n, n, dtype) for n in edges]
@@ -81,7 +81,7 @@ def points(sizes: Sizes, fp8: bool = False) -> tuple[OpPoint, ...]:
     result += [batched(b, n, dtype) for b, n in sizes.batched for dtype in ("float32", "bfloat16")]
     result += [product(n, n, n, "float32", direction=Direction.BACKWARD) for n in sizes.backward]
     result += [scaled_product(n) for n in FP8_EDGES if fp8]
-    result += [int8_product(n) for n in sizes.int8] + [grouped(*shape) for shape in sizes.grouped]
+    result += [*map(int8_product, sizes.int8), *(grouped(*shape) for shape in sizes.grouped)] if fp8 else []
     result += [point for num_bytes in sizes.stream_bytes for point in streams(num_bytes)]
     result += [point for lookup in sizes.lookups for point in lookups(lookup)]
     return tuple(result)
