@@ -90,6 +90,7 @@ How far apart two recordings of one run are:
 
 No two runs differ by one known change (`interventions.json`).
 """
+ONCE = "No two recordings are of one run, and no two runs differ by one known change (`interventions.json`).\n"
 
 TABLE = """
 ## Runs
@@ -177,7 +178,8 @@ def _distances(plan: Plan, name: str, of_run: Mapping[str, list[Card]]) -> str:
     command = (
         f"gnnperf interventions datasets/{name}" if twice else "python -m research.benchmarks declared_edits --trace"
     )
-    text = WITH_PAIRS if plan.pairs else WITHOUT_PAIRS
+    repeated = any(len(cards) > 1 for cards in of_run.values())
+    text = WITH_PAIRS if plan.pairs else WITHOUT_PAIRS if repeated else ONCE
     return text.format(name=name, pairs=len(plan.pairs), changes=changes, interventions=command)
 
 
