@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import shutil
@@ -27,6 +28,7 @@ OWN_RUNS = (
 SMALL = ("cpu-gloo", "cpu-again", "cpu-unseen", "cpu-programs", "h200")  # data sets of which a few runs are taken
 RUNS_PER_PART = {"train": 3, "val": 1, "test": 1}  # of the small data sets
 RUNS = ("my_runs", "mine", "runs_there")  # of the reader, next to what an earlier command records there
+HOUR_NS = 3600 * 10**9
 PAIRS = 2  # of runs before and after a change
 REPLACED = (  # what a page leaves open -> what is run
     (r"cluster=NAME", "cluster=dgx_a100"), (r"\bNAME\b", "h100_sxm"),
@@ -108,10 +110,12 @@ def _ops_of_page(path: Path, _shared: Path, page: str) -> None:
 
 
 def _two_recordings(path: Path, _shared: Path, _page: str) -> None:
-    """Two files of one rank, recorded at different times."""
+    """Two files of one rank, recorded an hour apart."""
     path.mkdir()
-    for number, run in enumerate(sorted(ONE_GPU.parent.iterdir())):
-        shutil.copyfile(run / "rank_0.kineto.json.gz", path / f"host_{number}.pt.trace.json.gz")
+    trace = json.loads(gzip.decompress((ONE_GPU / "rank_0.kineto.json.gz").read_bytes()))
+    for number in range(2):
+        later = trace | {"baseTimeNanoseconds": trace["baseTimeNanoseconds"] + number * HOUR_NS}
+        (path / f"host_{number}.pt.trace.json.gz").write_bytes(gzip.compress(json.dumps(later).encode()))
 
 
 def _own_runs(source: str) -> Maker:
