@@ -2,8 +2,8 @@
 
     GNNPERF_DATA_MIRROR=FOLDER python -m research.fitting.batch_norm [OUT.yaml]
 
-Of the H200, programs that train in the split `program` take part. Prints errors by kernel and device, of the others,
-too. An SM loads 128 bytes in a clock (CUDA C++ best practices guide): cuDNN's kernels are bound by memory before.
+Of recorded runs, programs that train in the split `program` take part. Prints errors by kernel and device, of the
+others, too. An SM loads 128 bytes in a clock (CUDA C++ best practices guide): cuDNN's kernels are bound by memory before.
 """
 
 from __future__ import annotations
@@ -46,11 +46,10 @@ KEYS = ["trains", "device", "kind", "samples", "channels", "elements", "item_byt
 
 def graphs() -> Iterator[tuple[bool, str, ExecutionGraph]]:
     """(whether it trains, device, graph) of every recording."""
-    train = read_json(RECORDED["h200"] / "splits.json")["program"]["train"]
     for device, folder in RECORDED.items():
+        train = read_json(folder / "splits.json")["program"]["train"]
         for run in sorted(folder.glob("*/[0-9]*")):
-            trains = device != "h200" or f"{run.parent.name}/{run.name}" in train
-            yield trains, device, load_graph(run, None)
+            yield f"{run.parent.name}/{run.name}" in train, device, load_graph(run, None)
     for _, graph in gpu_recordings(PUBLIC):
         yield True, PUBLIC_DEVICE, graph
 
