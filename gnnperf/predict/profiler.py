@@ -57,18 +57,14 @@ def recorded_profiler(trace: Path | str | None, on_gpu: bool) -> RecordedProfile
     card = read_card(Path(trace)) if trace is not None and Path(trace).is_dir() else None
     if card is None:
         return RecordedProfiler(typical_cost(on_gpu), None)
-    typical = TYPICAL_ON_GPU if on_gpu else TYPICAL_ON_CPU
-    return RecordedProfiler(_in_steps(pooled_cost(cost_of_card(card), typical), on_gpu), _unprofiled_us(card))
+    return RecordedProfiler(typical_cost(on_gpu, cost_of_card(card)), _unprofiled_us(card))
 
 
-def typical_cost(on_gpu: bool) -> ProfilerCost:
-    """Of a profiler on a machine that no card describes."""
-    return _in_steps(TYPICAL_ON_GPU if on_gpu else TYPICAL_ON_CPU, on_gpu)
-
-
-def _in_steps(cost: ProfilerCost, on_gpu: bool) -> ProfilerCost:
-    """Cards state what events cost in a short loop."""
-    return cost.times(IN_STEPS_ON_GPU) if on_gpu else cost
+def typical_cost(on_gpu: bool, of_loop: ProfilerCost | None = None) -> ProfilerCost:
+    """Of a profiler inside of steps; `of_loop`: in a short loop on the same machine, None: no card states it."""
+    if on_gpu:
+        return pooled_cost(of_loop, TYPICAL_ON_GPU).times(IN_STEPS_ON_GPU)
+    return pooled_cost(of_loop, TYPICAL_ON_CPU)
 
 
 def _unprofiled_us(card: Mapping[str, object]) -> float | None:

@@ -31,6 +31,11 @@ def recordings(dataset: Path = DATASET) -> dict[str, Recording]:
     return {r.name: r for repeats in read_recordings(dataset).values() for r in repeats.values()}
 
 
+def first_recordings(dataset: Path) -> dict[str, Recording]:
+    """Run -> its first recording."""
+    return {run: repeats[min(repeats)] for run, repeats in read_recordings(dataset).items()}
+
+
 def recorded_graphs(dataset: Path = DATASET) -> dict[str, ExecutionGraph]:
     """Name of the recording -> its graph as predictors get it."""
     result = recordings(dataset)

@@ -29,7 +29,7 @@ from rich.table import Table
 from gnnperf import whatif
 from gnnperf.analytic import AnalyticConstants, AnalyticPredictor
 from gnnperf.core import InputError
-from gnnperf.gnn.data.recordings import Recording, read_json, read_recordings
+from gnnperf.gnn.data.recordings import Recording, read_json
 from gnnperf.gnn.data.runs import cluster_for
 from gnnperf.graph import ExecutionGraph, load_graph
 from gnnperf.hardware.placement import BYTES_PER_GBIT
@@ -39,7 +39,14 @@ from gnnperf.predict.edited import predict_edited
 from gnnperf.predict.request import Profiler
 from gnnperf.whatif.edit import ON_DEVICE, Edited, is_type, unedited
 from research.benchmarks._frame import ERROR_COLUMNS, error_texts, parser_of, print_head, print_row, run_main, show
-from research.benchmarks._recorded_graphs import DATASET, folds, median_step_us, recorded_graphs, recordings
+from research.benchmarks._recorded_graphs import (
+    DATASET,
+    first_recordings,
+    folds,
+    median_step_us,
+    recorded_graphs,
+    recordings,
+)
 from research.evaluation.op_copies import OpSelector
 from research.evaluation.pairs import PAIRS, Change, Pair, read_pairs
 from research.evaluation.reference_run import align_runs
@@ -298,7 +305,7 @@ def from_trace(pair: Pair, a: Recording, b: Recording, profiler: Profiler) -> np
 
 def print_from_traces() -> None:
     """Rows of pairs, then errors."""
-    runs = {run: repeats[min(repeats)] for run, repeats in read_recordings(ON_GPU).items()}
+    runs = first_recordings(ON_GPU)
     pairs = read_pairs(ON_GPU)
     of_kind = {
         kind: np.array([pair.change == kind for pair in pairs]) for kind in (Change.SIZE, Change.SLEEP, Change.REPEAT)

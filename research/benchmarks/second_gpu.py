@@ -2,11 +2,10 @@
 
     python -m research.benchmarks.second_gpu [--write]
 
-Prints Markdown tables. The H100 gave constants of batch norms only. Steps are timed without the profiler. "Copy" is the
-step of the other GPU: the baseline.
-"From its trace" replaces the GPU in the other recording, without the profiler's cost (`hardware=... profiler=remove`).
-"Blind" uses no measurement. Kernels fill a step where they last for at least `FILLED` of it. The hosts of both machines
-differ, and no prediction knows by how much.
+Prints Markdown tables. Training programs of the H100 gave constants of batch norms. Steps are timed without the
+profiler. "Copy" is the step of the other GPU: the baseline. "From its trace" replaces the GPU in the other recording,
+without the profiler's cost (`hardware=... profiler=remove`). "Blind" uses no measurement. Kernels fill a step where
+they last for at least `FILLED` of it. The hosts of both machines differ, and their speeds are not given.
 
 The last table is of the predicted ratio between both GPUs, which have the same processors. A score is of a family's
 calls in one program: log(measured there, summed / (measured here x predicted ratio), summed). Group `unmodeled` holds
@@ -15,30 +14,27 @@ the ratio of memory bandwidths instead, over all calls. A program is left out at
 """
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from gnnperf.core import NodeType, each
 from gnnperf.gnn import LEVEL, DeviceIntervals, group_names
-from gnnperf.gnn.data.recordings import Recording, read_recordings
 from gnnperf.graph import ExecutionGraph, load_graph
 from gnnperf.hardware import conf_dir, load_device
 from gnnperf.predict import Request, predicted
 from gnnperf.predict.ratios import SIBLING_FILE, UNMODELED
 from gnnperf.predict.request import Profiler
 from research.benchmarks._frame import parser_of, print_head, print_row, run_main
+from research.benchmarks._recorded_graphs import first_recordings
 from research.benchmarks._results import save_result
-from research.benchmarks.recorded_kernels import kernels
+from research.benchmarks.recorded_kernels import DATA, DEVICE_OF, kernels
 from research.benchmarks.step_ratios import GENERATION, bounds_of, within
 from research.benchmarks.trace_evidence import blind_prediction
 from research.benchmarks.unprofiled_steps import figures
 from research.fitting.device_intervals import save_device_intervals
 
-DATA = Path("datasets")
 H100, H200 = "h100", "h200"
-DEVICE = {H100: "h100_sxm", H200: "h200"}
 FILLED = 0.85
 COPY, MOVED, BLIND = "copy", "from its trace", "blind"
 INSIDE, WIDTH = "inside", "high/low"  # of the ratio's interval
@@ -47,11 +43,6 @@ PROVENANCE = (
     "log of measured over predicted ratio of a family's calls in one program, on {programs} programs recorded "
     "on an H100 and an H200, in both directions; by research/benchmarks/second_gpu.py"
 )
-
-
-def first_recordings(name: str) -> dict[str, Recording]:
-    """Run -> its first recording."""
-    return {run: repeats[min(repeats)] for run, repeats in read_recordings(DATA / name).items()}
 
 
 def kernels_us(graph: ExecutionGraph) -> float:
@@ -63,7 +54,7 @@ def kernels_us(graph: ExecutionGraph) -> float:
 
 def steps(here: str, there: str) -> pd.DataFrame:
     """A row per run of the data set `here`: measured step, us, whether kernels fill it, and the predictions."""
-    own, others = first_recordings(here), first_recordings(there)
+    own, others = first_recordings(DATA / here), first_recordings(DATA / there)
     rows = []
     for run in each(sorted(own), "predicting", "runs"):
         graph, step_us = load_graph(own[run].path, None), own[run].unprofiled_us
@@ -72,7 +63,7 @@ def steps(here: str, there: str) -> pd.DataFrame:
         row = {"run": run, "measured": step_us, "filled": kernels_us(graph) >= FILLED * step_us, "new": True,
                BLIND: blind.step_time_us}  # fmt: skip
         if run in others:
-            request = Request(trace=others[run].path, hardware=load_device(DEVICE[here]), profiler=Profiler.remove)
+            request = Request(trace=others[run].path, hardware=load_device(DEVICE_OF[here]), profiler=Profiler.remove)
             moved = predicted(load_graph(others[run].path, None), request)
             assert moved.ratio_interval is not None, "another GPU was requested"
             low, high = moved.ratio_interval
@@ -88,9 +79,9 @@ def ratio_scores() -> pd.DataFrame:
                    for name in (H100, H200))  # fmt: skip
     both = own.merge(others, on=["run", "call"], suffixes=("", "_there"))
     both = both[(both["us"] > 0) & (both["us_there"] > 0)]
-    bandwidth = [load_device(DEVICE[name]).memory_bandwidth_bytes_per_s for name in (H200, H100)]
+    bandwidth = [load_device(DEVICE_OF[name]).memory_bandwidth_bytes_per_s for name in (H200, H100)]
     dtype = both["call"].map(lambda call: call.dtype).to_numpy()
-    both = both.assign(family=both["family"], group=group_names(both["family"].to_numpy(), dtype),
+    both = both.assign(group=group_names(both["family"].to_numpy(), dtype),
                        ratio=(both["form"] / both["number"]) / (both["form_there"] / both["number_there"]),
                        bound=bandwidth[0] / bandwidth[1])  # fmt: skip
     known = both[both["ratio"].notna()]

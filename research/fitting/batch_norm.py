@@ -3,7 +3,7 @@
     GNNPERF_DATA_MIRROR=FOLDER python -m research.fitting.batch_norm [OUT.yaml]
 
 Of recorded runs, programs that train in the split `program` take part. Prints errors by kernel and device, of the
-others, too. An SM loads 128 bytes in a clock (CUDA C++ best practices guide): cuDNN's kernels are bound by memory before.
+others, too. An SM loads 128 bytes in a clock (CUDA C++ best practices guide): memory bounds cuDNN's kernels before.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from round_device import DEVICE, ROUND
 
@@ -84,3 +85,5 @@ def test_group_norms_have_a_block_per_group_and_walk_samples_backward(samples: i
     sums_us = apply_us(elements / 8, 8, samples, 4, DEVICE, constants.apply) + walked * 300 / 1e3  # clocks of 1 ns
     expected = [2.0 + elements * 4 * 2 / 0.5e6 + moments_us, 2.0 + elements * 4 * 3 / 0.5e6 + sums_us]
     assert batch_norms_us([forward, backward], ROUND) == pytest.approx(expected)
+    wider = replace(forward, moved_bytes=forward.moved_bytes + 16 * 4)  # scale and shift of another dtype
+    assert np.isnan(batch_norms_us([wider], ROUND)).all()

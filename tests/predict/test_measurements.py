@@ -175,8 +175,8 @@ def test_the_ratio_of_a_kernel_has_the_bounds_of_its_family_and_wider_ones_witho
 def test_a_gpu_with_the_same_processors_has_bounds_of_its_own(trace: Path) -> None:
     own = api.Setup(two_rank_graph(), Request(trace=trace), api.Models(api.AnalyticPredictor()))
     before = own.predictors.on_traced_cluster(own.step)
-    assert before is not None and own.traced.device.name.startswith("v100")
-    other = load_device("v100_sxm2_32gb" if own.traced.device.name != "v100_sxm2_32gb" else "v100_sxm2_16gb")
+    other = load_device("v100_sxm2_16gb")
+    assert before is not None and own.traced.device.name == "v100_sxm2_32gb"
     assert ratios.siblings(own.traced.device, other) and not ratios.siblings(own.traced.device, H100)
     slower = replace(before, latency_us=1.1 * before.latency_us)
     bounds = ratios.ratio_bounds(slower, before, own.traced, replace(own.traced, device=other))

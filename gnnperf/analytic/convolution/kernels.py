@@ -64,10 +64,8 @@ def _implicit_us(
 ) -> np.ndarray:
     """[calls] us of the implicit product, of rows filled up: to steps, or to vectors for the weight's gradient."""
     vector, name = VECTOR_BYTES / item_bytes, "out" if which is ConvolutionPass.GRAD_INPUT else "in"
-    shared = np.ceil(
-        getattr(calls, f"{name}_channels") / BLOCK
-    )  # [calls] steps of groups of few channels: others' are zeros
-    calls = replace(calls, groups=np.minimum(calls.groups, shared))
+    # Groups of few channels share a step: entries of the others are zeros.
+    calls = replace(calls, groups=np.minimum(calls.groups, np.ceil(getattr(calls, f"{name}_channels") / BLOCK)))
     channels = getattr(calls, f"{name}_channels") / calls.groups  # [calls] that a row has
     whole = rounded_up(channels, vector if which is ConvolutionPass.GRAD_WEIGHT else BLOCK)
     filled = replace(calls, **{f"{name}_channels": calls.groups * whole})

@@ -18,6 +18,8 @@ LISTS = ("List[Tensor]", "List[Optional[Tensor]]")
 NAME = re.compile(r"(\w+)::(\w+)(?:\.(\w+))?")
 SPARSE = "sparse_"
 UNSCALED_DTYPES = (torch.float8_e4m3fn, torch.float8_e5m2)
+# Ops whose third tensor divides another one in equal parts: which one, and whether by their ends (1) or beginnings (0).
+DIVIDING = {"embedding_bag": (1, 0), "grouped_mm": (0, 1)}
 POSITIVE = ("sqrt", "rsqrt", "log", "log2", "log10")  # of negative numbers they are slow, and no number
 
 
@@ -123,11 +125,10 @@ def _tensors(point: OpPoint, device: torch.device, generator: torch.Generator) -
     for place, (shape, name) in enumerate(zip(point.shapes, point.dtypes, strict=True)):
         if shape is None:
             yield None
-        elif place == 2 and name_of_op.endswith(("embedding_bag", "_grouped_mm")):  # equal bags, or groups of rows
-            is_bag = name_of_op.endswith("embedding_bag")
-            divided = point.shapes[1 if is_bag else 0] or (0,)
-            bounds = torch.arange(shape[0] + 1) * divided[0] // max(shape[0], 1)
-            yield (bounds[:-1] if is_bag else bounds[1:]).to(device=device, dtype=dtype_of(name))  # begins; ends
+        elif place == 2 and name_of_op.lstrip("_") in DIVIDING:
+            divided, first = DIVIDING[name_of_op.lstrip("_")]
+            bounds = (torch.arange(shape[0]) + first) * (point.shapes[divided] or (0,))[0] // max(shape[0], 1)
+            yield bounds.to(device=device, dtype=dtype_of(name))
         elif name.startswith(SPARSE):
             yield _sparse(shape, point, device, generator, dtype_of(name))
         else:

@@ -19,9 +19,12 @@ from research.recording.workloads.public_library import (
     clip,
     graph,
     images_to_classes,
-    labels,
+    labeled_pixels,
+    pixels,
     segmentation,
+    series,
     sound,
+    spectra,
     speech_to_text,
     text,
     tokens,
@@ -141,22 +144,6 @@ def _adapted(at: LibraryModel) -> Program:
     )
 
 
-def _images(at: LibraryModel) -> Inputs:
-    return {"pixel_values": torch.randn(at.batch, 3, at.size, at.size)}
-
-
-def _labeled_images(at: LibraryModel) -> Inputs:
-    return _images(at) | {"labels": torch.randint(0, 10, (at.batch, at.size, at.size))}
-
-
-def _spectra(at: LibraryModel) -> Inputs:
-    return {"input_values": torch.randn(at.batch, at.size, 128), "labels": labels(at)}
-
-
-def _series(at: LibraryModel) -> Inputs:
-    return {"past_values": torch.randn(at.batch, at.size, 7), "future_values": torch.randn(at.batch, 96, 7)}
-
-
 GPT2 = {"n_layer": 6, "vocab_size": VOCABULARY}
 LLAMA = {"hidden_size": 1024, "num_hidden_layers": 6, "num_attention_heads": 16, "num_key_value_heads": 4,
          "intermediate_size": 2816, "vocab_size": VOCABULARY}  # fmt: skip
@@ -206,8 +193,8 @@ MODELS: Mapping[str, Callable[[LibraryModel], Program]] = MappingProxyType({
     "coatnet": partial(classifier, "coatnet_nano_rw_224", {}),
     "poolformer": partial(classifier, "poolformer_s12", {}),
     "mobilevit": partial(classifier, "mobilevitv2_100", {}),
-    "segformer": partial(transformers_model, "SegformerForSemanticSegmentation", {"num_labels": 10}, _labeled_images),
-    "mae": partial(transformers_model, "ViTMAEForPreTraining", MAE, _images),
+    "segformer": partial(transformers_model, "SegformerForSemanticSegmentation", {"num_labels": 10}, labeled_pixels),
+    "mae": partial(transformers_model, "ViTMAEForPreTraining", MAE, pixels),
     "deeplab": partial(segmentation, "deeplabv3_resnet50"),
     "video_resnet": partial(_video, "r3d_18"),
     "gpt2": partial(transformers_model, "GPT2LMHeadModel", GPT2, text),
@@ -225,8 +212,8 @@ MODELS: Mapping[str, Callable[[LibraryModel], Program]] = MappingProxyType({
     "whisper": partial(transformers_model, "WhisperForConditionalGeneration", WHISPER, partial(speech_to_text, FRAMES)),
     "wav2vec2": partial(transformers_model, "Wav2Vec2ForCTC", WAV2VEC2, partial(sound, 1, LETTERS)),
     "conformer": partial(transformers_model, "Wav2Vec2ConformerForCTC", CONFORMER, partial(sound, 1, LETTERS)),
-    "spectrum": partial(transformers_model, "ASTForAudioClassification", SPECTRUM, _spectra),
-    "patchtst": partial(transformers_model, "PatchTSTForPrediction", PATCHTST, _series),
+    "spectrum": partial(transformers_model, "ASTForAudioClassification", SPECTRUM, partial(spectra, 1024, 128)),
+    "patchtst": partial(transformers_model, "PatchTSTForPrediction", PATCHTST, partial(series, 96)),
     "clip": partial(clip, CLIP_PARTS, 64),
     "gcn": partial(_graph, "GCN"),
     "gat": partial(_graph, "GAT"),

@@ -128,6 +128,26 @@ def sound(per_size: int, letters: int, at: Sizes) -> Inputs:
             "labels": torch.randint(1, 31, (at.batch, letters))}  # fmt: skip
 
 
+def pixels(at: Sizes) -> Inputs:
+    """Images as transformers names them."""
+    return {"pixel_values": torch.randn(at.batch, 3, at.size, at.size)}
+
+
+def labeled_pixels(at: Sizes) -> Inputs:
+    """The same with one of ten classes for each pixel."""
+    return pixels(at) | {"labels": torch.randint(0, 10, (at.batch, at.size, at.size))}
+
+
+def spectra(frames: int, frequencies: int, at: Sizes) -> Inputs:
+    """Spectrograms and their classes."""
+    return {"input_values": torch.randn(at.batch, frames, frequencies), "labels": labels(at)}
+
+
+def series(ahead: int, at: Sizes) -> Inputs:
+    """Seven series of `size` steps, and of the steps that follow."""
+    return {"past_values": torch.randn(at.batch, at.size, 7), "future_values": torch.randn(at.batch, ahead, 7)}
+
+
 def classifier(name: str, settings: Mapping[str, Any], at: Sizes) -> Program:
     """An image classifier of timm."""
     model = importlib.import_module("timm").create_model(name, num_classes=at.classes, **settings)

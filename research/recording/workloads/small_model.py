@@ -23,9 +23,13 @@ from research.recording.workloads.public_library import (
     clip,
     graph,
     images_to_classes,
+    labeled_pixels,
     labels,
+    pixels,
     segmentation,
+    series,
     sound,
+    spectra,
     speech_to_text,
     text,
     tokens,
@@ -120,11 +124,6 @@ PATCHES = Settings({"embed_dim": 1}, {"num_heads": 1}, ("img_size",), {"patch_si
 def _replaced(at: SmallModel) -> Inputs:
     """Which tokens another model replaced."""
     return {"input_ids": tokens(at), "labels": torch.randint(0, 2, (at.batch, at.size))}
-
-
-def _pixels(at: SmallModel) -> Inputs:
-    return {"pixel_values": torch.randn(at.batch, 3, at.size, at.size),
-            "labels": torch.randint(0, 10, (at.batch, at.size, at.size))}  # fmt: skip
 
 
 def _classifier(name: str, settings: Settings, at: SmallModel) -> Program:
@@ -294,14 +293,12 @@ SMALL_MODELS: Mapping[str, Callable[[SmallModel], Program]] = MappingProxyType({
     "whisper": partial(_transformers, "WhisperForConditionalGeneration", WHISPER, partial(speech_to_text, FRAMES)),
     "wav2vec2": lambda at: transformers_model(
         "Wav2Vec2ForCTC", WAVES.of(at) | {"conv_dim": (at.hidden,) * 7}, partial(sound, 100, 4), at),
-    "spectrum": partial(_transformers, "ASTForAudioClassification", SPECTRUM, lambda at: {
-        "input_values": torch.randn(at.batch, FRAMES, MEL), "labels": labels(at)}),
-    "patchtst": partial(_transformers, "PatchTSTForPrediction", SERIES, lambda at: {
-        "past_values": torch.randn(at.batch, at.size, 7), "future_values": torch.randn(at.batch, 24, 7)}),
+    "spectrum": partial(_transformers, "ASTForAudioClassification", SPECTRUM, partial(spectra, FRAMES, MEL)),
+    "patchtst": partial(_transformers, "PatchTSTForPrediction", SERIES, partial(series, 24)),
     "segformer": lambda at: transformers_model(
-        "SegformerForSemanticSegmentation", PYRAMID.of(at) | {"hidden_sizes": [at.hidden, 2 * at.hidden]}, _pixels, at),
-    "mae": partial(_transformers, "ViTMAEForPreTraining", MASKED_IMAGES, lambda at: {
-        "pixel_values": torch.randn(at.batch, 3, at.size, at.size)}),
+        "SegformerForSemanticSegmentation", PYRAMID.of(at) | {"hidden_sizes": [at.hidden, 2 * at.hidden]},
+        labeled_pixels, at),
+    "mae": partial(_transformers, "ViTMAEForPreTraining", MASKED_IMAGES, pixels),
     "clip": _clip,
     "gcn": partial(_graph, "GCN"),
     "gat": partial(_graph, "GAT"),

@@ -8,7 +8,7 @@ import torch
 from gnnperf.core.errors import InputError
 from gnnperf.record.calibrate.call import _tensors, calls, overload_of, random_tensor
 from gnnperf.record.calibrate.point import Direction, OpPoint, op_point
-from gnnperf.record.calibrate.suite import CPU, Lookup, Sizes, grouped, lookups, points
+from gnnperf.record.calibrate.suite import CPU, CUDA, Lookup, Sizes, grouped, lookups, points
 
 HERE = torch.device("cpu")
 TINY = Sizes(products={"float32": (4,)}, stream_bytes=(64,), lookups=(Lookup(2, 10, 4, 3, 2, 2.0),),
@@ -48,6 +48,11 @@ def test_equal_groups_of_rows_are_multiplied_by_matrices_of_their_own() -> None:
     (result,) = run(point)
     torch.testing.assert_close(result.float(), expected, rtol=0.02, atol=0.05)
     assert (point.flops, point.moved_bytes) == (2 * 8 * 16 * 16, 2 * (8 * 16 + 2 * 16 * 16 + 8 * 16))
+
+
+def test_products_of_8_bits_and_of_groups_are_measured_where_their_units_are() -> None:
+    ops = [[point.op for point in points(CUDA, fp8)] for fp8 in (False, True)]
+    assert [sum(op in ("aten::_int_mm", "aten::_grouped_mm") for op in suite) for suite in ops] == [0, 7]
 
 
 def test_a_gradient_has_one_part_per_floating_input_and_can_be_repeated():

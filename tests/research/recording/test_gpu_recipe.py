@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from research.recording.gpu_recipe import PLACES, Programs, gpu
+from research.recording.gpu_recipe import PLACES, Programs, gpu, gpu_programs
 from research.recording.plan import Change
 from research.recording.run import Steps, record_run
 from research.recording.spec import Sleep
@@ -39,6 +39,16 @@ def test_every_program_runs_once_before_the_known_changes_begin() -> None:
     assert {pair.change for pair in plan.pairs[:2]} == {Change.SIZE}
     assert {pair.change for pair in plan.pairs} == {Change.SIZE, Change.SLEEP, Change.REPEAT}
     assert any("graph" in run.name or "compile" in run.name for run in plan.runs[first_b : first_b + 3])
+
+
+def test_a_second_gpu_has_new_programs_and_those_of_the_first_in_their_parts() -> None:
+    plan, first = gpu_programs(), gpu()
+    parts, known = first.splits["program"], {run.name for run in first.runs}
+    new = {run.name for run in plan.runs} - known
+    assert len(new) == 16 and new <= set(plan.splits["program"]["test"])
+    assert all(set(names) - new <= set(parts[part]) for part, names in plan.splits["program"].items())
+    assert plan.runs[0].name in new and plan.runs[1] == first.runs[0]  # in turns
+    assert (plan.repeats, plan.steps.profiled, plan.pairs) == (1, 2, ())
 
 
 def test_a_sleep_is_recorded(tmp_path: Path) -> None:
