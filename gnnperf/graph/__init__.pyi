@@ -43,7 +43,7 @@ from .prediction import only as only
 from .prediction import op_names as op_names
 from .prediction import uncovered as uncovered
 from .prediction import uncovered_ops as uncovered_ops
-from .profiler_cost import IN_STEPS_ON_GPU as IN_STEPS_ON_GPU
+from .profiler_cost import IN_STEPS as IN_STEPS
 from .profiler_cost import TYPICAL_ON_CPU as TYPICAL_ON_CPU
 from .profiler_cost import TYPICAL_ON_GPU as TYPICAL_ON_GPU
 from .profiler_cost import ProfilerCost as ProfilerCost

@@ -49,10 +49,10 @@ class ProfilerCost:
 
 # Where no card states it: medians over the recordings of one machine each, with shapes recorded.
 TYPICAL_ON_GPU = ProfilerCost(2.61, 1.51, 0.84, 41.3, "typical: median of 22 runs on one H200 (datasets/h200)")
-# Times that, inside of a step: in a loop, caches probably hold what the profiler needs. Median of 34 H200 runs
-# (`research.benchmarks.unprofiled_steps`).
-IN_STEPS_ON_GPU = 1.68
 TYPICAL_ON_CPU = ProfilerCost(0.84, 0.68, 0.0, 38.7, "typical: median of 372 ranks on one CPU (datasets/cpu-again)")
+# Times a loop's cost, inside of a step: in a loop, caches probably hold what the profiler needs. Median of 34 H200 runs
+# (`research.benchmarks.unprofiled_steps`).
+IN_STEPS = 1.68
 
 
 def pooled_cost(cost: ProfilerCost | None, typical: ProfilerCost) -> ProfilerCost:

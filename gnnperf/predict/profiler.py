@@ -15,15 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gnnperf.graph import (
-    IN_STEPS_ON_GPU,
-    TYPICAL_ON_CPU,
-    TYPICAL_ON_GPU,
-    ProfilerCost,
-    cost_of_card,
-    pooled_cost,
-    profiler_us,
-)
+from gnnperf.graph import IN_STEPS, TYPICAL_ON_CPU, TYPICAL_ON_GPU, ProfilerCost, cost_of_card, pooled_cost, profiler_us
 from gnnperf.predict.assembly import time_us
 from gnnperf.predict.step_prediction import Question, StepPrediction, WithoutProfiler
 from gnnperf.schedule import MeasuredStep
@@ -62,9 +54,7 @@ def recorded_profiler(trace: Path | str | None, on_gpu: bool) -> RecordedProfile
 
 def typical_cost(on_gpu: bool, of_loop: ProfilerCost | None = None) -> ProfilerCost:
     """Of a profiler inside of steps; `of_loop`: in a short loop on the same machine, None: no card states it."""
-    if on_gpu:
-        return pooled_cost(of_loop, TYPICAL_ON_GPU).times(IN_STEPS_ON_GPU)
-    return pooled_cost(of_loop, TYPICAL_ON_CPU)
+    return pooled_cost(of_loop, TYPICAL_ON_GPU if on_gpu else TYPICAL_ON_CPU).times(IN_STEPS)
 
 
 def _unprofiled_us(card: Mapping[str, object]) -> float | None:

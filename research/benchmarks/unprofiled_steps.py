@@ -8,7 +8,7 @@ short loop. "Blind" uses no measurement of the trace; in the last rows the host 
 other programs only.
 
 The last table is of runs that the profiler makes longer: the factor of the typical cost in a short loop that leads to
-the step that was timed without the profiler. The H200's median ships (`gnnperf.graph.IN_STEPS_ON_GPU`).
+the step that was timed without the profiler. The H200's median ships (`gnnperf.graph.IN_STEPS`).
 """
 
 from collections.abc import Sequence

@@ -11,7 +11,7 @@ import pytest
 
 from gnnperf.cli import main
 from gnnperf.core import InputError
-from gnnperf.graph import IN_STEPS_ON_GPU, TYPICAL_ON_CPU, TYPICAL_ON_GPU
+from gnnperf.graph import IN_STEPS, TYPICAL_ON_CPU, TYPICAL_ON_GPU
 from gnnperf.hardware import load_device
 from gnnperf.predict import StepPrediction, predict
 from gnnperf.predict.profiler import recorded_profiler
@@ -52,14 +52,14 @@ def test_a_device_bound_step_has_no_line() -> None:
 
 
 def test_a_trace_without_a_card_gets_the_typical_cost(tmp_path: Path) -> None:
-    assert recorded_profiler(tmp_path, on_gpu=True).cost == TYPICAL_ON_GPU.times(IN_STEPS_ON_GPU)
-    assert recorded_profiler(tmp_path / "rank_0.json", on_gpu=False).cost == TYPICAL_ON_CPU
+    assert recorded_profiler(tmp_path, on_gpu=True).cost == TYPICAL_ON_GPU.times(IN_STEPS)
+    assert recorded_profiler(tmp_path / "rank_0.json", on_gpu=False).cost == TYPICAL_ON_CPU.times(IN_STEPS)
     card = json.loads((HOST_BOUND / "run.json").read_text())
     (tmp_path / "run.json").write_text(json.dumps(card | {"step_time": {"without_profiler": {"median_us": "fast"}}}))
     both = recorded_profiler(tmp_path, on_gpu=True)
     measured_us = card["ranks"][0]["profiler_cost"]["op_us"]
     assert both.unprofiled_us is None  # no number
-    assert both.cost.op_us == pytest.approx(IN_STEPS_ON_GPU * (measured_us * TYPICAL_ON_GPU.op_us) ** 0.5)
+    assert both.cost.op_us == pytest.approx(IN_STEPS * (measured_us * TYPICAL_ON_GPU.op_us) ** 0.5)
 
 
 @pytest.mark.parametrize(("settings", "message"), [

@@ -107,7 +107,7 @@ def batched(batch: int, n: int, dtype: str) -> OpPoint:
 
 
 def scaled_product(n: int) -> OpPoint:
-    """n x n x n in float8, with one scale per operand; the second operand is transposed: the layout that the hardware multiplies."""
+    """n x n x n in float8, with one scale per operand; the second operand is transposed, which the hardware requires."""
     return OpPoint(
         "aten::_scaled_mm",
         ((n, n), (n, n), (), ()),
@@ -120,7 +120,7 @@ def scaled_product(n: int) -> OpPoint:
 
 
 def int8_product(n: int) -> OpPoint:
-    """n x n x n of 8-bit integers; the second operand is transposed: the layout that the hardware multiplies."""
+    """n x n x n of 8-bit integers; the second operand is transposed, which the hardware requires."""
     moved = 6.0 * n * n  # the result has 4 bytes per number
     return op_point("aten::_int_mm", [(n, n)] * 2, "int8", transposed=(1,), flops=2.0 * n**3, moved_bytes=moved)
 
