@@ -107,7 +107,7 @@ def batched(batch: int, n: int, dtype: str) -> OpPoint:
 
 
 def scaled_product(n: int) -> OpPoint:
-    """n x n x n in float8, with one scale per operand; the second operand is transposed, which the hardware requires."""
+    """n x n x n in float8, a scale per operand; the second operand is transposed, which the hardware requires."""
     return OpPoint(
         "aten::_scaled_mm",
         ((n, n), (n, n), (), ()),
