@@ -1,4 +1,4 @@
-"""The same function for many items, in processes of this machine; they end with the one that started them."""
+"""A function for many items, or one during other work, in processes that end with the one that started them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
-from typing import Any
+from contextlib import contextmanager, suppress
+from contextvars import Context
+from multiprocessing.connection import Connection
+from typing import Any, TypeVar
 
 from gnnperf.core.errors import InputError
 from gnnperf.core.progress import each, task
 
+Result = TypeVar("Result")
 Mapped = Callable[[Callable[[Any], Any], Sequence[Any], str], list[Any]]  # (function, items, what) -> results in order
 CHUNKS = 16  # of items, per process: a function is sent with each
 FEW, MOST = 16, 8  # items that take less time than processes to start; processes, which load torch each
@@ -66,6 +69,48 @@ def worker_processes(count: int, module: str) -> Iterator[Mapped]:
         if before is None:
             del os.environ[THREADS]
         pool.shutdown(cancel_futures=True)  # what is stopped by hand does not go on with waiting items
+
+
+@contextmanager
+def in_copy(function: Callable[[], Result]) -> Iterator[Callable[[], Result]]:
+    """What waits for the result of `function`, which a copy of this process computes during the block.
+
+    The copy shares the memory of this process; only the result is sent. Libraries must use one thread in both: OpenMP
+    hangs in a copy. If the function fails there, or the system ends the copy for its memory, it is computed here when
+    the result is requested, so that errors are raised here.
+    """
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    copy = context.Process(target=_send_result, args=(function, sender), daemon=True)
+    copy.start()
+    sender.close()
+
+    def result() -> Result:
+        try:
+            received: Result = receiver.recv()
+        except EOFError:
+            received = function()
+        return received
+
+    try:
+        yield result
+    finally:
+        copy.kill()
+        copy.join()
+        receiver.close()
+
+
+def _send_result(function: Callable[[], Any], sender: Connection) -> None:
+    """In a copy, which shows no bars of progress: send the result, or nothing if there is none."""
+    end_with_parent()
+    with suppress(Exception):  # raised again where the result is requested
+        sender.send(Context().run(function))
+
+
+@contextmanager
+def deferred(function: Callable[[], Result]) -> Iterator[Callable[[], Result]]:
+    """As `in_copy`, but computed in this process, when the result is requested."""
+    yield function
 
 
 def end_with_parent() -> None:

@@ -21,7 +21,7 @@ from torch_geometric.data import HeteroData
 
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core import NodeType, Relation, Segment, Source
-from gnnperf.gnn import FIELDS, UNKNOWN, WORK, Checkpoint, NodeOutput, TypedGNN, features, outputs_of
+from gnnperf.gnn import FIELDS, UNKNOWN, WORK, Checkpoint, NodeOutput, Step, TypedGNN, features, outputs_of
 from gnnperf.graph import (
     INTER,
     INTRA,
@@ -116,7 +116,6 @@ class GnnPredictor:
         source = np.where(np.isfinite(latency_us), estimates, Source.UNCOVERED).astype(object)
         return base.with_latencies(latency_us, source, mean_us)
 
-    @torch.no_grad()
     def given(
         self, graph: ExecutionGraph, cluster: ClusterSpec, base: Prediction, moved_us: np.ndarray | None = None
     ) -> Predicted:
@@ -125,10 +124,14 @@ class GnnPredictor:
         if moved_us is not None:  # a link that is added was not measured
             moved_us = np.append(moved_us, np.full(over.num_nodes - graph.num_nodes, np.nan))
         data = features(over, cluster, _padded(base, over), known.vocabulary, known.floors, None, moved_us)
-        estimates = outputs_of(self.network, known.normalizer.apply(data))
-        latency_us, base_us, known_op = _by_row(data, estimates, graph.num_nodes)
+        return self.of_data(known.normalizer.apply(data), graph, cluster, base)
+
+    @torch.no_grad()
+    def of_data(self, data: HeteroData, graph: ExecutionGraph, cluster: ClusterSpec, base: Prediction) -> Predicted:
+        """The same from normalized features of the step."""
+        latency_us, base_us, known_op = _by_row(data, outputs_of(self.network, data), graph.num_nodes)
         latency_us[:, (graph.nodes["segment"] == Segment.PEER_WAIT).to_numpy()] = np.nan
-        weight, reason = known.trust.of(graph.nodes, cluster.device.name, known_op, base_us)
+        weight, reason = self.checkpoint.trust.of(graph.nodes, cluster.device.name, known_op, base_us)
         heads = [node_type for node_type in WORK if self.network.is_silent(node_type)]
         silent = graph.nodes["node_type"].isin(heads).to_numpy() & (latency_us[0] == base.latency_us)
         return Predicted(latency_us, known_op, silent, np.isnan(base.latency_us), weight, reason)
@@ -157,8 +160,6 @@ SILENT = "the network's corrections did not help on validation runs"
 NO_ANALYTIC = ", and the analytical model has no prediction"
 NOT_TRACED = "its peers were not traced"
 
-CALIBRATED = (Mode.hybrid, Mode.analytic)  # modes that have intervals of their own
-
 
 def predictor_of(checkpoint: Checkpoint, mode: Mode) -> Predictor:
     """The predictor of a mode.
@@ -180,11 +181,18 @@ class BlendedPredictor:
     def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
         """Every node's latency, source and reason. Raises InputError: an unknown edge or link class."""
         base = self.network.analytic.predict(graph, cluster)
-        given = self.network.given(graph, cluster, base)
-        latency_us, mean_us = (_blend(us, base.latency_us, weight, given.known_op)
-                               for us, weight in zip(given.latency_us, given.weight, strict=True))  # fmt: skip
-        source = _sources(given, uncovered(graph, latency_us))
-        return base.with_latencies(latency_us, source, mean_us, _reasons(graph, given, source))
+        return _blended(base, self.network.given(graph, cluster, base))
+
+    def predict_step(self, step: Step) -> Prediction:
+        """`predict` of a step of the network's data set, with the base and the features that are in it."""
+        return _blended(step.base, self.network.of_data(step.data, step.graph, step.cluster, step.base))
+
+
+def _blended(base: Prediction, given: Predicted) -> Prediction:
+    latency_us, mean_us = (_blend(us, base.latency_us, weight, given.known_op)
+                           for us, weight in zip(given.latency_us, given.weight, strict=True))  # fmt: skip
+    source = _sources(given, uncovered(base.graph, latency_us))
+    return base.with_latencies(latency_us, source, mean_us, _reasons(base.graph, given, source))
 
 
 def _blend(predicted_us: np.ndarray, analytic_us: np.ndarray, weight: np.ndarray, known_op: np.ndarray) -> np.ndarray:

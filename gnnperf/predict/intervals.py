@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ import pandas as pd
 from gnnperf import gnn
 from gnnperf.analytic import has_forms
 from gnnperf.core import NodeType, Source, each
-from gnnperf.graph import Prediction, Predictor
+from gnnperf.graph import Prediction
 from gnnperf.hardware import ClusterSpec
 from gnnperf.predict.assembly import Question, assemble, time_us
 from gnnperf.predict.ratios import REPEAT, gpu_ratio_intervals, ratio_bounds, step_bounds, step_ratio_intervals
@@ -175,20 +175,19 @@ def with_calibrated_bounds(prediction: Prediction, cluster: ClusterSpec, interva
 
 
 def calibrated(
-    predictors: Mapping[Mode, Predictor], recordings: Sequence[Step]
+    predicted: Mapping[Mode, Callable[[Step], Prediction]], recordings: Sequence[Step]
 ) -> tuple[gnn.Intervals, Mapping[Mode, Sequence[gnn.StepMiss]]]:
-    """Intervals of these predictors' nodes and steps, and of each mode what it missed, one per recording.
+    """Intervals of these predictions' nodes and steps, and of each mode what it missed, one per recording.
 
     Nothing was fitted on the recordings. Raises InputError where one cannot be predicted.
     """
     from gnnperf.gnn import fit_node_intervals, fit_step_intervals, miss_of, run_of
 
     tables: list[pd.DataFrame] = []
-    misses: dict[Mode, list[gnn.StepMiss]] = {mode: [] for mode in predictors}
+    misses: dict[Mode, list[gnn.StepMiss]] = {mode: [] for mode in predicted}
     for step in each(recordings, "calibrating intervals", "recordings"):
-        for mode, predictor in predictors.items():
-            prediction = predictor.predict(step.graph, step.cluster)
-            estimate = assemble(prediction, question_about(step, mode))
+        for mode, predict in predicted.items():
+            estimate = assemble(predict(step), question_about(step, mode))
             tables.append(_table(estimate.prediction, step.cluster.device.name).assign(
                 run=run_of(step.run), measured_us=step.nodes["latency_us"].to_numpy()))  # fmt: skip
             misses[mode].append(miss_of(run_of(step.run), (estimate.step_time_us, step.step_us), path_table(estimate)))

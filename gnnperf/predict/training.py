@@ -17,7 +17,8 @@ from gnnperf.predict.verdict import Verdict, step_errors, verdict_of
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from gnnperf.gnn import Checkpoint, PreparedData, TypedGNN
+    from gnnperf.gnn import Checkpoint, PreparedData, Step, TypedGNN
+    from gnnperf.graph import Prediction
 
 Evaluation = Callable[..., Any]  # (config, data, model, checkpoint, fit_s, log): adds tables and files of its own
 
@@ -52,15 +53,14 @@ def train(config: EntryConfig, onto: Console, evaluations: Sequence[Evaluation] 
     for other, machine_scales in data.machine_scales.items():
         onto.print(f"{other}: {machine_scales}")
 
-    with gnn.open_log(config) as log:
+    def fresh() -> TypedGNN:
+        made = gnn.build_model(config, data)
+        return gnn.begin_from(made, start) if start else made
 
-        def fresh() -> TypedGNN:
-            made = gnn.build_model(config, data)
-            return gnn.begin_from(made, start) if start else made
-
-        begin = time.perf_counter()
+    begin = time.perf_counter()
+    with gnn.leaving_programs_out(config, data, fresh) as judged, gnn.open_log(config) as log:
         model = gnn.fit(config, data, fresh(), log)
-        left_out = gnn.leave_programs_out(config, data, fresh)
+        left_out = judged()
         if not gnn.processes().is_first:
             return None
 
@@ -98,13 +98,13 @@ def _calibrated(checkpoint: Checkpoint, model: TypedGNN, data: PreparedData) -> 
     Corrections of measurements of another machine have no calibrated intervals.
     """
     from gnnperf.gnn import contended_step_time_us, isolated_prediction, run_of
-    from gnnperf.predict.gnn import CALIBRATED, predictor_of
+    from gnnperf.predict.gnn import BlendedPredictor, GnnPredictor
     from gnnperf.predict.intervals import calibrated
     from gnnperf.predict.request import Mode
 
     if data.speed_factors is None:
-        predictors = {mode: predictor_of(checkpoint, mode) for mode in CALIBRATED}
-        intervals, misses = calibrated(predictors, data.recordings)
+        hybrid = BlendedPredictor(GnnPredictor(checkpoint)).predict_step
+        intervals, misses = calibrated({Mode.hybrid: hybrid, Mode.analytic: _base_of}, data.recordings)
         return replace(checkpoint, intervals=intervals), step_errors(misses[Mode.hybrid], misses[Mode.analytic])
     rows = []
     for step in data.recordings:
@@ -113,3 +113,7 @@ def _calibrated(checkpoint: Checkpoint, model: TypedGNN, data: PreparedData) -> 
         off = [abs(predicted_us / step.step_us - 1) for predicted_us in (network_us, analytic_us)]
         rows.append({"run": run_of(step.run), "network": off[0], "analytic": off[1]})
     return checkpoint, pd.DataFrame(rows)
+
+
+def _base_of(step: Step) -> Prediction:
+    return step.base

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from gnnperf.gnn import Checkpoint, TrainConfig, TypedGNN, build_model, fit, keep_what_helps
 from gnnperf.gnn.data.prepare import PreparedData, Step
 from gnnperf.gnn.data.step_time import IsolatedPrediction
 from gnnperf.gnn.training.evaluate import isolated_prediction
-from gnnperf.graph import Predictor
-from gnnperf.predict import Mode, predictor_of
+from gnnperf.graph import Prediction
+from gnnperf.predict.gnn import BlendedPredictor, GnnPredictor
 from research.baselines.judge import Fit, IsolatedEstimate
 
 
@@ -40,26 +41,21 @@ class TrainedNetwork(IsolatedEstimate):
         return isolated_prediction(self.network, step)
 
 
+@dataclass(frozen=True)
 class PredictorAnswer(IsolatedEstimate):
-    """Of a predictor that states what each node takes by itself.
+    """Of what states for a step what each node takes by itself."""
 
-    The prediction is kept for the step that was requested last: features take longest; each step is requested twice.
-    """
-
-    def __init__(self, predictor: Predictor) -> None:
-        self._predictor = predictor
-        self._last: tuple[Step, IsolatedPrediction] | None = None
+    predict: Callable[[Step], Prediction]
 
     def isolated(self, step: Step) -> IsolatedPrediction:
-        if self._last is None or self._last[0] is not step:
-            result = self._predictor.predict(step.graph, step.cluster)
-            self._last = step, IsolatedPrediction(result.latency_us, result.scheduled_us)
-        return self._last[1]
+        """Each node by itself; NaN where there is no prediction."""
+        result = self.predict(step)
+        return IsolatedPrediction(result.latency_us, result.scheduled_us)
 
 
 def fits_of(checkpoint: Checkpoint, network: TypedGNN, row: str, fit_s: float) -> dict[str, Fit]:
     """Two rows: the network, and `<row>-hybrid`, what predict.py predicts with its checkpoint in mode=hybrid."""
     seed, given = checkpoint.provenance["training"]["seed"], f"checkpoint {checkpoint.sha256}"
-    hybrid = PredictorAnswer(predictor_of(checkpoint, Mode.hybrid))
+    hybrid = PredictorAnswer(BlendedPredictor(GnnPredictor(checkpoint)).predict_step)
     return {row: Fit(TrainedNetwork(network), given, seed, fit_s),
             f"{row}-hybrid": Fit(hybrid, f"hybrid of {given}", seed, fit_s)}  # fmt: skip

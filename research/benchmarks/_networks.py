@@ -2,10 +2,11 @@
 
 import fcntl
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from gnnperf.core import code_of
-from gnnperf.gnn import build_model, fit, keep_what_helps, leave_programs_out, unseen_shares
+from gnnperf.gnn import build_model, fit, keep_what_helps, leaving_programs_out, unseen_shares
 from gnnperf.gnn.checkpoint import SCHEMA_VERSION, Checkpoint, load_checkpoint, make_checkpoint, save_checkpoint
 from gnnperf.gnn.data.cache import content_digest
 from gnnperf.gnn.data.prepare import PreparedData
@@ -36,8 +37,9 @@ class CachedNetwork:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not path.is_file():
                 config = replace(self.network.config, seed=seed, out=str(path.parent), resume="auto")
-                trained = fit(config, data, build_model(config, data))
-                left_out = leave_programs_out(config, data, lambda: build_model(config, data))
+                with leaving_programs_out(config, data, partial(build_model, config, data)) as judged:
+                    trained = fit(config, data, build_model(config, data))
+                    left_out = judged()
                 unseen = unseen_shares(left_out, keep_what_helps(trained, data))
                 save_checkpoint(path, make_checkpoint(trained, config.model, data, {"seed": seed}, unseen))
         return load_checkpoint(path)
@@ -57,4 +59,4 @@ class Hybrid:
         """The network's weights are kept; what decides between both predictors is as in this code."""
         retained = self.network.checkpoint(data, seed)
         now = replace(retained, trust=fit_trust(data.steps["train"], retained.trust.unseen))
-        return PredictorAnswer(BlendedPredictor(GnnPredictor(now)))
+        return PredictorAnswer(BlendedPredictor(GnnPredictor(now)).predict_step)

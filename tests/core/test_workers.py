@@ -2,11 +2,14 @@
 
 import math
 import os
+import signal
+import sys
+import time
 from functools import partial
 
 import pytest
 
-from gnnperf.core import InputError, in_turn, worker_processes
+from gnnperf.core import InputError, deferred, in_copy, in_turn, worker_processes
 from gnnperf.hardware import load_device
 
 
@@ -21,3 +24,28 @@ def test_results_are_in_the_order_of_items() -> None:
         assert mapped(partial(pow, 2), [3, 1], "powers, here") == [8, 2]
         with pytest.raises(InputError, match="Abacus"):
             mapped(load_device, ["Abacus"] * 16, "devices")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux only")
+def test_a_copy_computes_with_the_memory_of_this_process_and_ends_with_its_block() -> None:
+    held = [2, 3]  # not sent
+    with in_copy(lambda: (os.getpid(), sum(held))) as result:
+        copy, total = result()
+    assert copy != os.getpid() and total == 5
+    begin = time.monotonic()
+    with in_copy(lambda: time.sleep(600)):
+        pass
+    assert time.monotonic() - begin < 60
+    with deferred(os.getpid) as result_here:
+        assert result_here() == os.getpid()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux only")
+def test_what_a_copy_cannot_compute_is_computed_here() -> None:
+    with in_copy(lambda: load_device("Abacus")) as result, pytest.raises(InputError, match="Abacus"):
+        result()
+    own = os.getpid()
+    with in_copy(lambda: own if os.getpid() == own else os.kill(os.getpid(), signal.SIGKILL)) as killed:
+        assert killed() == own
+    with in_copy(lambda: lambda: 5) as unsent:  # a function of no module
+        assert unsent()() == 5

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 
 import lightning
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
-from torch_geometric.data import Batch, HeteroData
+from torch_geometric.data import HeteroData
 
 from gnnperf.core import InputError
 from gnnperf.gnn.data.prepare import PreparedData, Step
@@ -112,12 +113,24 @@ class StepDataModule(lightning.LightningDataModule):
         return DataLoader(self.val, batch_size=self.batch_size, shuffle=False, collate_fn=batch_of)
 
 
-def batch_of(graphs: Sequence[HeteroData]) -> Batch:
-    """One disconnected graph, with what training takes of work nodes; all else would take half of the time."""
-    own = [t for t in graphs[0].edge_types if {t[0], t[2]} <= set(WORK)]
-    used = [t for t in own if any(graph[t].edge_index.shape[1] for graph in graphs)]
-    return Batch.from_data_list([
-        HeteroData({node_type: {name: graph[node_type][name] for name in TAKEN if name in graph[node_type]}
-                    for node_type in WORK} | {t: {"edge_index": graph[t].edge_index} for t in used})
-        for graph in graphs
-    ])  # fmt: skip
+def batch_of(graphs: Sequence[HeteroData]) -> HeteroData:
+    """One disconnected graph, with what training takes of work nodes; `num_graphs` is their number.
+
+    PyG's Batch, which keeps what each graph was, takes three times as long, a tenth of a training.
+    """
+    batch, first = HeteroData(num_graphs=len(graphs)), dict[str, list[int]]()  # first: rows where each graph begins
+    for node_type in WORK:
+        stores = [graph[node_type] for graph in graphs]
+        for name in TAKEN:
+            if name in stores[0]:
+                batch[node_type][name] = torch.cat([store[name] for store in stores])
+        first[node_type] = list(accumulate((len(store.x) for store in stores), initial=0))
+    for edge_type in graphs[0].edge_types:
+        src, _, dst = edge_type
+        if src in first and dst in first:
+            ends = [graph[edge_type].edge_index for graph in graphs]  # [2, num_edges] each
+            moved = [of_graph + torch.tensor([[first[src][place]], [first[dst][place]]])
+                     for place, of_graph in enumerate(ends) if of_graph.shape[1]]  # fmt: skip
+            if moved:
+                batch[edge_type].edge_index = torch.cat(moved, dim=1)
+    return batch

@@ -5,45 +5,67 @@ Validation runs are of the training's programs: they choose what counts there. A
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import torch
 
-from gnnperf.core import each
+from gnnperf.core import deferred, each, in_copy, usable_cores
 from gnnperf.gnn.data.floors import of_each
-from gnnperf.gnn.data.prepare import PreparedData
+from gnnperf.gnn.data.prepare import PreparedData, Step
 from gnnperf.gnn.models.gnn import TypedGNN
 from gnnperf.gnn.training.config import LoggerConfig, TrainConfig
-from gnnperf.gnn.training.evaluate import residuals_of
+from gnnperf.gnn.training.evaluate import processes, residuals_of
 from gnnperf.gnn.training.fit import fit
 from gnnperf.gnn.training.shares import MIN_GROUPS, Judged, scheduled_shares, usual_shares
 from gnnperf.gnn.trust import NONE, Shares, program_of, trust_kinds
 
 NUM_FOLDS = 4
 RUNS_PER_PROGRAM = 8  # that are judged: schedules take longest
-EPOCHS = 0.125  # of the training's, per fold
+EPOCHS = 0.2  # of the training's, per fold
 
 
-def leave_programs_out(config: TrainConfig, data: PreparedData, begin: Callable[[], TypedGNN]) -> list[Judged]:
-    """Predictions for steps of each program of the training, by networks that were trained without it.
+@contextmanager
+def leaving_programs_out(
+    config: TrainConfig, data: PreparedData, begin: Callable[[], TypedGNN]
+) -> Iterator[Callable[[], list[Judged]]]:
+    """What waits for predictions for steps of each program of the training, by networks that were trained without it.
 
-    Each process of torchrun calls this. The base stays as fitted with all programs, which favors the base. `begin`
+    Each process of torchrun calls this. With more cores than one, one thread and no GPU, these networks train during
+    the block, in a copy of the process. The base stays as fitted with all programs, which favors the base. `begin`
     makes a network as the training began with.
     """
-    groups, result = grouped(Counter(program_of(step) for step in data.steps["train"])), []
-    trainer = replace(config.trainer, max_epochs=max(round(EPOCHS * config.trainer.max_epochs), 1))
-    for number, programs in enumerate(each(groups, "training without some programs", "folds")):
+    is_safe = sys.platform == "linux" and config.trainer.threads == 1 and not torch.cuda.is_available()
+    how = in_copy if is_safe and usable_cores() > 1 and processes().count == 1 else deferred
+    with how(lambda: _residuals(config, data, begin)) as residuals:
+        yield lambda: [
+            Judged(step, of_step, trust_kinds(step.nodes, step.stored("base_us")), program_of(step))
+            for step, of_step in zip((step for fold in _folds(data) for step in fold[1]), residuals(), strict=True)
+        ]
+
+
+def _folds(data: PreparedData) -> list[tuple[tuple[str, ...], list[Step]]]:
+    """Programs that are left out together, and their steps that are judged."""
+    groups = grouped(Counter(program_of(step) for step in data.steps["train"]))
+    runs = {program: [step for part in ("train", "val") for step in data.steps[part] if program_of(step) == program]
+            for group in groups for program in group}  # fmt: skip
+    return [(group, [step for program in group for step in runs[program][:RUNS_PER_PROGRAM]]) for group in groups]
+
+
+def _residuals(config: TrainConfig, data: PreparedData, begin: Callable[[], TypedGNN]) -> list[np.ndarray]:
+    """[2, num_nodes] of each judged step."""
+    epochs, result = max(round(EPOCHS * config.trainer.max_epochs), 1), []
+    trainer = replace(config.trainer, max_epochs=epochs, progress_bar=False)
+    for number, (programs, judged) in enumerate(each(_folds(data), "training without some programs", "folds")):
         out = str(Path(config.out) / "folds" / str(number))
         fold = replace(config, out=out, trainer=trainer, resume=None, logger=LoggerConfig())
         network = fit(fold, _without(data, programs), begin())
-        for program in programs:
-            runs = [step for part in ("train", "val") for step in data.steps[part] if program_of(step) == program]
-            for step in runs[:RUNS_PER_PROGRAM]:
-                kind = trust_kinds(step.nodes, step.stored("base_us"))
-                result.append(Judged(step, residuals_of(network, step), kind, program))
+        result += [residuals_of(network, step) for step in judged]
     return result
 
 

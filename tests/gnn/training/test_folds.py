@@ -9,7 +9,7 @@ from gnnperf.gnn.data.step_time import contended_step_time_us
 from gnnperf.gnn.models.gnn import TypedGNN
 from gnnperf.gnn.settings import ModelConfig
 from gnnperf.gnn.training.config import TrainConfig, TrainerConfig
-from gnnperf.gnn.training.folds import grouped, leave_programs_out, unseen_shares
+from gnnperf.gnn.training.folds import grouped, leaving_programs_out, unseen_shares
 from gnnperf.gnn.training.shares import Judged
 from gnnperf.gnn.trust import Shares, program_of, trust_kinds
 
@@ -54,12 +54,17 @@ def test_what_holds_in_left_out_programs_counts_in_others(
     assert set(kernels.values()) == {Shares(usual, scheduled)}
 
 
-def test_each_program_is_predicted_by_a_network_without_it(tmp_path: Path, data: PreparedData) -> None:
+@pytest.mark.parametrize("cores", [1, 2])
+def test_each_program_is_predicted_by_a_network_without_it(
+    tmp_path: Path, data: PreparedData, cores: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gnnperf.gnn.training.folds.usable_cores", lambda: cores)
     model = ModelConfig(hidden_channels=8, num_layers=1)
     config = TrainConfig(out=str(tmp_path), model=model, trainer=TrainerConfig(max_epochs=1, progress_bar=False))
     (step, *_) = data.steps["train"]
     named = tuple(replace(step, workload=name) for name in "abcde")
-    result = leave_programs_out(config, replace(data, steps={**data.steps, "train": named}),
-                                lambda: TypedGNN(model, data.vocabulary))  # fmt: skip
+    with leaving_programs_out(config, replace(data, steps={**data.steps, "train": named}),
+                              lambda: TypedGNN(model, data.vocabulary)) as judged:  # fmt: skip
+        result = judged()
     assert sorted(program_of(one.step) for one in result) == list("abcdee")  # the validation run is one of "e"
     assert all(one.residuals.shape == (2, len(one.step.nodes)) and one.residuals.any() for one in result)

@@ -7,11 +7,8 @@ from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.data.step_time import step_time_us
 from gnnperf.gnn.models.gnn import MAX_RESIDUAL, WORK, TypedGNN
 from gnnperf.gnn.settings import ModelConfig
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.prediction import Prediction
-from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.predict.gnn import BlendedPredictor, GnnPredictor
-from research.baselines.network import PredictorAnswer, TrainedNetwork, fits_of
+from research.baselines.network import TrainedNetwork, fits_of
 from research.baselines.trivial import Analytic, Base
 from tests.predict.doubled import doubling
 from tests.research.baselines.made_data import learner
@@ -47,29 +44,6 @@ def test_what_was_learned_is_scheduled_as_ops_isolated(data: PreparedData) -> No
 
 
 # A checkpoint as rows of the comparison: what predict.py predicts, by the labels of learners.
-
-
-class Counted:
-    """A predictor that counts what it is requested."""
-
-    def __init__(self, predictor: GnnPredictor) -> None:
-        self.predictor, self.requested = predictor, 0
-
-    def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
-        self.requested += 1
-        return self.predictor.predict(graph, cluster)
-
-
-def test_a_prediction_is_the_predictors_and_requested_for_once(data: PreparedData) -> None:
-    counted = Counted(GnnPredictor(doubling()))
-    estimate, (step,) = PredictorAnswer(counted), data.steps["test"]
-    latency_us, step_us = estimate.latency_us(step), estimate.step_us(step)
-    assert counted.requested == 1
-    sentences = counted.predictor.predict(step.graph, step.cluster)
-    assert np.array_equal(latency_us, sentences.latency_us, equal_nan=True)
-    assert step_us == pytest.approx(step_time_us(step, sentences.latency_us))
-    estimate.latency_us(replace(step, run="another"))
-    assert counted.requested == 2
 
 
 def test_two_rows_of_a_checkpoint(data: PreparedData) -> None:

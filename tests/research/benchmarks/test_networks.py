@@ -43,5 +43,3 @@ def test_the_hybrid_blends_the_network_that_is_there(tmp_path: Path, monkeypatch
     assert known.any()
     assert estimate.latency_us(step)[known] == pytest.approx(given.latency_us[known])  # nothing overlaps in the toy
     assert estimate.step_us(step) == contended_step_time_us(step, given.scheduled_us)
-    monkeypatch.setattr(BlendedPredictor, "predict", None)
-    assert np.array_equal(estimate.latency_us(step), estimate.latency_us(step), equal_nan=True)  # requested once
