@@ -175,11 +175,16 @@ def with_calibrated_bounds(prediction: Prediction, cluster: ClusterSpec, interva
 
 
 def calibrated(
-    predicted: Mapping[Mode, Callable[[Step], Prediction]], recordings: Sequence[Step]
+    predicted: Mapping[Mode, Callable[[Step], Prediction]],
+    recordings: Sequence[Step],
+    unseen: Sequence[tuple[Step, Prediction]] = (),
 ) -> tuple[gnn.Intervals, Mapping[Mode, Sequence[gnn.StepMiss]]]:
     """Intervals of these predictions' nodes and steps, and of each mode what it missed, one per recording.
 
-    Nothing was fitted on the recordings. Raises InputError where one cannot be predicted.
+    Nothing was fitted on the recordings. `unseen` are steps of programs that networks were trained without, named by
+    program. They calibrate nodes that take a part of a correction, of which programs of the training have none.
+
+    Raises InputError where one cannot be predicted.
     """
     from gnnperf.gnn import fit_node_intervals, fit_step_intervals, miss_of, run_of
 
@@ -188,12 +193,22 @@ def calibrated(
     for step in each(recordings, "calibrating intervals", "recordings"):
         for mode, predict in predicted.items():
             estimate = assemble(predict(step), question_about(step, mode))
-            tables.append(_table(estimate.prediction, step.cluster.device.name).assign(
-                run=run_of(step.run), measured_us=step.nodes["latency_us"].to_numpy()))  # fmt: skip
+            tables.append(_rows_of(step, estimate.prediction))
             misses[mode].append(miss_of(run_of(step.run), (estimate.step_time_us, step.step_us), path_table(estimate)))
+    for step, prediction in unseen:
+        rows = _rows_of(step, assemble(prediction, question_about(step, Mode.hybrid)).prediction)
+        tables.append(rows[rows["source"] == Source.GNN_CALIBRATED])
     devices = [step.cluster.device.name for step in recordings]
     steps = {str(mode): fit_step_intervals(result, gnn.LEVEL, devices) for mode, result in misses.items()}
     return gnn.Intervals(fit_node_intervals(pd.concat(tables, ignore_index=True), gnn.LEVEL), steps), misses
+
+
+def _rows_of(step: Step, prediction: Prediction) -> pd.DataFrame:
+    """One per node, with what was measured."""
+    from gnnperf.gnn import run_of
+
+    rows = _table(prediction, step.cluster.device.name)
+    return rows.assign(run=run_of(step.run), measured_us=step.nodes["latency_us"].to_numpy())
 
 
 def _table(estimate: Prediction, device: str) -> pd.DataFrame:

@@ -76,7 +76,8 @@ def train(config: EntryConfig, onto: Console, evaluations: Sequence[Evaluation] 
         training = {"seed": config.seed, "optim": asdict(config.optim), "trainer": asdict(config.trainer),
                     "init_from": start.sha256 if start else None, "processors": list(map(asdict, calibrated_on)),
                     "bucket_bytes": config.data.bucket_bytes}  # fmt: skip
-        checkpoint, errors = _calibrated(gnn.make_checkpoint(model, config.model, data, training, unseen), model, data)
+        checkpoint, errors = _calibrated(gnn.make_checkpoint(model, config.model, data, training, unseen), model, data,
+                                         gnn.unseen_predictions(left_out, shrinkage, unseen))  # fmt: skip
         checkpoint = gnn.save_checkpoint(out / "checkpoint.pt", checkpoint)
 
         tables = gnn.evaluate(model, data, config.evaluate_on)
@@ -92,7 +93,9 @@ def train(config: EntryConfig, onto: Console, evaluations: Sequence[Evaluation] 
     return Trained(checkpoint, out / "checkpoint.pt", data, tables, verdict)
 
 
-def _calibrated(checkpoint: Checkpoint, model: TypedGNN, data: PreparedData) -> tuple[Checkpoint, pd.DataFrame]:
+def _calibrated(
+    checkpoint: Checkpoint, model: TypedGNN, data: PreparedData, unseen: Sequence[tuple[Step, Prediction]]
+) -> tuple[Checkpoint, pd.DataFrame]:
     """The checkpoint with intervals, and the step errors of the validation recordings.
 
     Corrections of measurements of another machine have no calibrated intervals.
@@ -104,7 +107,8 @@ def _calibrated(checkpoint: Checkpoint, model: TypedGNN, data: PreparedData) -> 
 
     if data.speed_factors is None:
         hybrid = BlendedPredictor(GnnPredictor(checkpoint)).predict_step
-        intervals, misses = calibrated({Mode.hybrid: hybrid, Mode.analytic: _base_of}, data.recordings)
+        intervals, misses = calibrated({Mode.hybrid: hybrid, Mode.analytic: _base_of}, data.recordings,
+                                       unseen)  # fmt: skip
         return replace(checkpoint, intervals=intervals), step_errors(misses[Mode.hybrid], misses[Mode.analytic])
     rows = []
     for step in data.recordings:

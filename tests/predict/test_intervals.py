@@ -47,6 +47,23 @@ def test_what_was_missed_is_what_is_reported(data: PreparedData) -> None:
     assert low < 100.0 < high
 
 
+def test_corrections_in_other_programs_have_intervals_of_left_out_ones(data: PreparedData) -> None:
+    """Programs in which a host takes twice what is predicted, to within 1 %."""
+    step = data.recordings[0]
+    hosts = (step.nodes["node_type"] == "host").to_numpy() & (step.nodes["latency_us"] > 0).to_numpy()
+    source = np.where(hosts, Source.GNN_CALIBRATED, Source.ANALYTIC).astype(object)
+    programs = []
+    for place in range(60):
+        predicted_us = np.where(hosts, step.nodes["latency_us"] / (1.98 + 0.04 * place / 59), step.base.latency_us)
+        programs.append((replace(step, run=f"program {place}"), step.base.with_latencies(predicted_us, source)))
+    given = {Mode.analytic: lambda step: step.base}
+    apart, together = (calibrated(given, _runs(data, 9), more)[0].nodes.log_bounds for more in ((), programs))
+    more = {group: bounds for group, bounds in together.items() if group not in apart}
+    assert "v100 | gnn_calibrated" in more and {group: together[group] for group in apart} == apart
+    for bounds in more.values():
+        assert np.exp(bounds) == pytest.approx((1.98, 2.02), rel=0.01)
+
+
 def test_nodes_say_how_sure_they_are() -> None:
     bounds = NodeIntervals(0.9, {"v100 | analytic": (np.log(0.5), np.log(2.0))}, ("v100",))
     graph = toy_run(9)
