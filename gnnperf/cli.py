@@ -11,7 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from gnnperf import __version__
-from gnnperf.core import InputError, add_command, bars_on_terminal, complain, lasting_streams, load_plugin, plugin_names
+from gnnperf.core import (
+    InputError,
+    add_command,
+    bars_on_terminal,
+    complain,
+    lasting_streams,
+    load_plugin,
+    plugin_names,
+    rare_collection,
+)
 
 Adder = Callable[[Any], None]  # is given what argparse calls subparsers
 
@@ -70,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     left: files are written all the same.
     """
     arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
-    with lasting_streams() as streams:
+    with rare_collection(), lasting_streams() as streams:
         try:
             parsed, unknown = parser_of(arguments).parse_known_args(arguments)
             if unknown:

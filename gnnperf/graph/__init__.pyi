@@ -3,7 +3,6 @@ from .build import INTER as INTER
 from .build import INTRA as INTRA
 from .build import add_hardware as add_hardware
 from .build import build_graph as build_graph
-from .build import measured_end_us as measured_end_us
 from .cost.matmul import SPARSE_MATMUL_FORMULAS as SPARSE_MATMUL_FORMULAS
 from .cost.matmul import grouped_size as grouped_size
 from .cost.op_call import DTYPE_BYTES as DTYPE_BYTES
@@ -29,7 +28,12 @@ from .execution_graph import ExecutionGraph as ExecutionGraph
 from .execution_graph import StepLabel as StepLabel
 from .execution_graph import TableCounts as TableCounts
 from .execution_graph import lookups_held as lookups_held
+from .execution_graph import measured_end_us as measured_end_us
 from .execution_graph import take as take
+from .lanes import LaneEnds as LaneEnds
+from .lanes import consecutive as consecutive
+from .lanes import lane_ends as lane_ends
+from .lanes import lane_keys as lane_keys
 from .measured_classes import measured_families as measured_families
 from .measured_classes import measurement_classes as measurement_classes
 from .op_costs import sparse_sum_cost as sparse_sum_cost
@@ -51,10 +55,6 @@ from .profiler_cost import cost_of_card as cost_of_card
 from .profiler_cost import pooled_cost as pooled_cost
 from .profiler_cost import profiler_us as profiler_us
 from .profiler_cost import without_profiler as without_profiler
-from .rank_graph import LaneEnds as LaneEnds
-from .rank_graph import consecutive as consecutive
-from .rank_graph import lane_ends as lane_ends
-from .rank_graph import lane_keys as lane_keys
 from .steps import WINDOW as WINDOW
 from .storage import load_graph as load_graph
 from .storage import load_run as load_run

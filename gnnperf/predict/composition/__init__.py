@@ -30,7 +30,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from gnnperf.core import InputError, complain, lasting_streams
+from gnnperf.core import InputError, complain, lasting_streams, rare_collection
 from gnnperf.hardware import DEVICE_GROUP, conf_dir
 from gnnperf.predict.composition.command_line import GROUPS, OwnFiles, escaped, literal, with_keys
 from gnnperf.predict.composition.messages import (
@@ -65,7 +65,7 @@ def entry_point(
     def decorate(task: Callable[[ConfigT], Any]) -> Callable[[], None]:
         @functools.wraps(task)
         def main() -> None:
-            with lasting_streams() as streams:
+            with rare_collection(), lasting_streams() as streams:
                 run(sys.argv)
                 if code := streams.exit_code("error"):
                     raise SystemExit(code)
