@@ -76,7 +76,8 @@ class AnalyticPredictor:
 
         `tables`: how embedding tables were accessed, where that was counted (`ExecutionGraph.tables`).
         """
-        types = nodes["node_type"].to_numpy().astype(str)  # [num_nodes]
+        code, distinct = pd.factorize(nodes["node_type"])
+        types = np.asarray(distinct, dtype=str)[code]  # [num_nodes]
         latency = np.full(len(nodes), np.nan)
         latency[np.isin(types, WITHOUT_TIME)] = 0.0
         for node_type, estimate in (
