@@ -61,6 +61,7 @@ from .storage import load_run as load_run
 from .storage import read_graph as read_graph
 from .storage import write_graph as write_graph
 from .tables import EdgeList as EdgeList
+from .tables import combined as combined
 from .tables import concat_tables as concat_tables
 from .tables import content_keys as content_keys
 from .tables import node_table as node_table

@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 
 from gnnperf.core import PREDICTION_COLUMNS, WORK_TYPES, NodeType, OpFamily, Phase, Relation, Segment, Source
-from gnnperf.graph import ExecutionGraph, coded, op_names
+from gnnperf.graph import ExecutionGraph, coded, combined, op_names
 from gnnperf.predict import StepPrediction
 
 # What is drawn where: slices of one rank's lanes, predicted or measured.
@@ -158,7 +158,7 @@ def coded_nodes(estimate: StepPrediction) -> pd.DataFrame:
         "on_critical_path": np.asarray(estimate.schedule.on_critical_path, dtype=bool),
         "critical_us": np.asarray(estimate.critical_us, dtype=np.float64),
     }
-    return pd.DataFrame({c.name: columns[c.name] for c in PREDICTION_COLUMNS})
+    return pd.DataFrame({c.name: columns[c.name] for c in PREDICTION_COLUMNS}, copy=False)
 
 
 def _text(column: pd.Series) -> pd.Series:
@@ -176,7 +176,6 @@ def arrow_texts(column: pd.Series, text: Callable[[Any], str] = str) -> pa.Dicti
 FAMILY_OF = {NodeType.HOST: "host, all families", NodeType.COMM: "arrival and exit"}  # of these a family states little
 KEYS = ("node_type", "op_name", "event_name", "phase", "family", "dtype", "input_dims", "bound", "source")
 CALL = ["op_name", "node_type", "shapes", "dtype", "message_bytes", "bound", "source"]  # what is one row of top ops
-MOST_NUMBERS = 2**62  # of an int64
 PEER_WAIT = "wait for untraced ranks"  # in place of the op's name
 HAVE_SHAPES = (NodeType.COMPUTE, NodeType.MEMORY)
 
@@ -313,14 +312,7 @@ def num_nodes_by_reason(estimate: StepPrediction) -> dict[str, dict[str, int]]:
 
 def totals(work: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     """Node count and summed times per group in order of occurrence; a sum of unknown values is NaN, not 0."""
-    number, groups_at_most = np.zeros(len(work), dtype=np.int64), 1  # [num_rows] group; unknown values equal each other
-    for name in keys:
-        code, distinct = pd.factorize(work[name])
-        if groups_at_most * (len(distinct) + 1) > MOST_NUMBERS:
-            number, groups_at_most = pd.factorize(number)[0], len(work)
-        number = number * (len(distinct) + 1) + code + 1
-        groups_at_most *= len(distinct) + 1
-    number = pd.factorize(number)[0]
+    number = pd.factorize(combined([pd.factorize(work[name])[0] for name in keys]))[0]  # [num_rows] of each row's group
     groups = work[["num_uncovered", "predicted_us", "measured_us", "critical_us"]].groupby(number)
     latency_us = groups[["predicted_us", "measured_us"]].sum(min_count=1)
     sums = groups[["num_uncovered", "critical_us"]].sum()
