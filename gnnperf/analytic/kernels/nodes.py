@@ -54,13 +54,13 @@ def distinct_calls(nodes: pd.DataFrame) -> tuple[list[KernelCall], np.ndarray]:
     """The op calls behind compute nodes, each once, and [n] which of them a node belongs to."""
     siblings = _siblings(nodes)  # [n]
     works = [nodes[name].to_numpy(float) * siblings for name in ("flops", "bytes")]
-    coded = [pd.factorize(nodes[name], use_na_sentinel=True) for name in TEXTS]
-    numbered = [pd.factorize(values, use_na_sentinel=True)[0] for values in (*works, siblings)]
+    coded = [(codes, list(map(str, names))) for codes, names in (pd.factorize(nodes[name]) for name in TEXTS)]
+    numbered = [pd.factorize(values)[0] for values in (*works, siblings)]
     keys = combined([*(codes for codes, _ in coded), *numbered])  # [n]
     _, first, code = np.unique(keys, return_index=True, return_inverse=True)
     calls = []
     for row in first.tolist():
-        op, dims, dtype, family = (None if c[row] < 0 else str(names[c[row]]) for c, names in coded)
+        op, dims, dtype, family = (None if c[row] < 0 else names[c[row]] for c, names in coded)
         calls.append(KernelCall(op or "", dims, dtype, family or "", works[0][row], works[1][row], int(siblings[row])))
     return calls, code
 
