@@ -15,11 +15,11 @@ from gnnperf.core import (
     InputError,
     add_command,
     bars_on_terminal,
+    collect_rarely,
     complain,
     lasting_streams,
     load_plugin,
     plugin_names,
-    rare_collection,
 )
 
 Adder = Callable[[Any], None]  # is given what argparse calls subparsers
@@ -79,7 +79,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     left: files are written all the same.
     """
     arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
-    with rare_collection(), lasting_streams() as streams:
+    collect_rarely()
+    with lasting_streams() as streams:
         try:
             parsed, unknown = parser_of(arguments).parse_known_args(arguments)
             if unknown:

@@ -3,8 +3,8 @@ from . import schema as schema
 from . import untrusted as untrusted
 from .commands import Subparsers as Subparsers
 from .commands import add_command as add_command
+from .commands import collect_rarely as collect_rarely
 from .commands import print_result as print_result
-from .commands import rare_collection as rare_collection
 from .documents import content_security_policy as content_security_policy
 from .documents import csv_text as csv_text
 from .documents import html_page as html_page

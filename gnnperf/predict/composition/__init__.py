@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from gnnperf.core import lasting_streams, rare_collection
+from gnnperf.core import collect_rarely, lasting_streams
 from gnnperf.predict.composition.command_line import OwnFiles
 from gnnperf.predict.composition.plain import plain_config
 from gnnperf.predict.composition.user_errors import in_our_words, one_message
@@ -38,7 +38,8 @@ def entry_point(
     def decorate(task: Callable[[ConfigT], Any]) -> Callable[[], None]:
         @functools.wraps(task)
         def main() -> None:
-            with rare_collection(), lasting_streams() as streams:
+            collect_rarely()
+            with lasting_streams() as streams:
                 run(sys.argv)
                 if code := streams.exit_code("error"):
                     raise SystemExit(code)
