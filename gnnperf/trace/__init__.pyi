@@ -1,7 +1,7 @@
 from . import storage as storage
 from .data_cli import add_data_parsers as add_data_parsers
-from .device_words import device_name as device_name
 from .groups import is_channel as is_channel
+from .public_texts import device_name as device_name
 from .public_texts import file_names as file_names
 from .public_texts import run_name as run_name
 from .reader import read_run as read_run

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from gnnperf.trace.device_words import device_name
 from gnnperf.trace.kineto import decoded
 from gnnperf.trace.limits import MAX_GROUP_BYTES, MAX_RANKS
+from gnnperf.trace.public_texts import device_name
 from gnnperf.trace.table import DeviceInfo
 
 

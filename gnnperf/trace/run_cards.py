@@ -15,8 +15,7 @@ from typing import Any
 import msgspec
 
 from gnnperf.core import InputError, untrusted
-from gnnperf.trace.device_words import device_name
-from gnnperf.trace.public_texts import without_private
+from gnnperf.trace.public_texts import device_name, without_private
 from gnnperf.trace.table import CARD, EVENTS_FILE, IMPORTED
 from gnnperf.trace.trace_sources import ARCHIVE_ENDINGS, is_regular
 

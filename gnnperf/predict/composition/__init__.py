@@ -9,18 +9,22 @@ that names the key, the value and what is allowed, and exit code 2.
 
 from __future__ import annotations
 
+import errno
 import functools
+import logging
 import pkgutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar
 
-from gnnperf.core import collect_rarely, lasting_streams
+from gnnperf.core import InputError, collect_rarely, complain, lasting_streams
 from gnnperf.predict.composition.command_line import OwnFiles
 from gnnperf.predict.composition.plain import plain_config
-from gnnperf.predict.composition.user_errors import in_our_words, one_message
 
 ConfigT = TypeVar("ConfigT")
+INTERRUPTED = 130  # what a shell reports for a process ended by SIGINT
+NO_SPACE = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
 
 def entry_point(
@@ -76,3 +80,47 @@ def composed(name: str, node: type[ConfigT], *overrides: str, **values: Any) -> 
         from gnnperf.predict.composition.with_hydra import composed_by_hydra
 
         return composed_by_hydra(name, node, overrides, values)
+
+
+@contextmanager
+def one_message(node: type | None = None) -> Iterator[None]:
+    """Turn what a user did wrong into one line on stderr and exit code 2; leave bugs their traceback."""
+    try:
+        with in_our_words(node) if node else nullcontext():
+            yield
+    except InputError as error:
+        logging.getLogger(__name__).debug("refused", exc_info=error)
+        complain("error", error)
+        raise SystemExit(error.exit_code) from error
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        raise SystemExit(INTERRUPTED) from None
+
+
+@contextmanager
+def in_our_words(node: type) -> Iterator[None]:
+    """Turn what a user did wrong into an InputError; leave bugs as they are."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        message = None
+        if "hydra" in sys.modules:
+            from gnnperf.predict.composition.with_hydra import refusal
+
+            message = refusal(error, node)
+        if isinstance(error, OSError) and message is None:
+            message = _of_system(error)
+        if message is None:
+            raise
+        raise message from error
+
+
+def _of_system(error: OSError) -> InputError | None:
+    if error.errno in NO_SPACE:
+        return InputError(f"an output cannot be written ({error.strerror})", where="out",
+                          remedy="choose a directory on a disk with space left")  # fmt: skip
+    if error.filename is None:
+        return None
+    return InputError(str(error.strerror), where=str(error.filename), remedy="check the path and its permissions")

@@ -31,8 +31,9 @@ def plain_config(name: str, node: type[ConfigT], words: Sequence[str], **values:
         return None
     hints = typing.get_type_hints(node)
     groups = {key: value for key, value in given.items() if key in GROUPS}
+    files = {key: conf_dir(key) / f"{value}.yaml" for key, value in groups.items()}
     for key, value in given.items():
-        known = _is_choice(key, value) if key in groups else _takes_text(hints.get(key))
+        known = not is_path(value) and files[key].is_file() if key in groups else _takes_text(hints.get(key))
         if not known or not TEXT.fullmatch(value) or value.lower() in WORDS:
             return None
     for key, value in values.items():
@@ -40,16 +41,11 @@ def plain_config(name: str, node: type[ConfigT], words: Sequence[str], **values:
             return None
     stated = yaml.safe_load(content)
     own = {key: stated[key] for key in stated.keys() - {"defaults", "hydra"}}
-    chosen = {key: read_yaml(conf_dir(key) / f"{value}.yaml") for key, value in groups.items()}
-    return _typed(node, {**own, **given, **values, **chosen})
+    return _typed(node, {**own, **given, **values, **{key: read_yaml(file) for key, file in files.items()}})
 
 
 def _takes_text(hint: Any) -> bool:
     return str in (typing.get_args(hint) or (hint,))
-
-
-def _is_choice(group: str, value: str) -> bool:
-    return not is_path(value) and (conf_dir(group) / f"{value}.yaml").is_file()
 
 
 def _typed(node: type[Any], values: Mapping[str, Any]) -> Any:

@@ -21,6 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from gnnperf.core import InputError
+from gnnperf.predict.composition import one_message
 from gnnperf.predict.composition.command_line import CONF_DIR, GROUPS, OwnFiles, escaped, literal, with_keys
 from gnnperf.predict.composition.messages import (
     REMEDY,
@@ -31,7 +32,6 @@ from gnnperf.predict.composition.messages import (
     refuse_settings_of_list,
     unreadable,
 )
-from gnnperf.predict.composition.user_errors import one_message
 
 ConfigT = TypeVar("ConfigT")
 HELP = frozenset({"-h", "--help"})
