@@ -27,7 +27,7 @@ def test_names_and_paths_give_what_hydra_composes(words: tuple[str, ...], values
     assert plain is not None
     assert plain.device_spec() == composed.device_spec()
     assert plain.cluster_spec() == composed.cluster_spec()
-    unspecified: dict[str, Any] = {"hardware": {}, "cluster": {}}  # of these, plain values may be texts that the specifications read
+    unspecified: dict[str, Any] = {"hardware": {}, "cluster": {}}  # compared above: numbers may be texts
     assert replace(plain, **unspecified) == replace(composed, **unspecified)
 
 
