@@ -11,7 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from gnnperf import __version__
-from gnnperf.core import InputError, add_command, bars_on_terminal, complain, lasting_streams, load_plugin, plugin_names
+from gnnperf.core import (
+    InputError,
+    add_command,
+    bars_on_terminal,
+    collect_rarely,
+    complain,
+    lasting_streams,
+    load_plugin,
+    plugin_names,
+)
 
 Adder = Callable[[Any], None]  # is given what argparse calls subparsers
 
@@ -70,6 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     left: files are written all the same.
     """
     arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
+    collect_rarely()
     with lasting_streams() as streams:
         try:
             parsed, unknown = parser_of(arguments).parse_known_args(arguments)

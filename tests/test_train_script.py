@@ -86,7 +86,7 @@ def test_the_network_and_the_hybrid_stand_with_trivial_predictors(trained: tuple
 def test_without_the_research_code_the_network_trains_and_other_learners_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: Command
 ) -> None:
-    monkeypatch.setattr("gnnperf.core.plugins.entry_points", lambda **_: ())
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: ())
     call(monkeypatch, f"out={tmp_path / 'network'}", "evaluate_on=[val]")
     printed = capsys.readouterr().out
     assert "val: error of node latencies" in printed and "nearest run" in printed and "step time" not in printed

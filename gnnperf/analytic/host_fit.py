@@ -35,7 +35,7 @@ def host_us(nodes: pd.DataFrame, constants: AnalyticConstants, host_speed: float
 
 def overhead_us(nodes: pd.DataFrame, constants: AnalyticConstants) -> np.ndarray:
     """The constant of (segment, op or call), else of the segment."""
-    segment_code, segment_names = pd.factorize(nodes["segment"].astype(object), use_na_sentinel=True)
+    segment_code, segment_names = pd.factorize(nodes["segment"])
     op_code, ops = pd.factorize(overhead_keys(nodes), use_na_sentinel=True)
     pair = (segment_code + 1) * (len(ops) + 1) + op_code + 1  # [n] one number per (segment, op)
     pair_code, distinct = pd.factorize(pair)
@@ -58,7 +58,7 @@ def lag_us(classes: pd.Series, device_kind: str, constants: AnalyticConstants) -
     Raises InputError: a class without a constant.
     """
     table = constants.lag_us[device_kind]
-    code, names = pd.factorize(classes.astype(object), use_na_sentinel=True)
+    code, names = pd.factorize(classes)
     missing = [str(n) for n in names if n not in table]
     if missing:
         raise InputError(f"lag class {missing[0]!r} has no constant", where="graph edges", allowed=", ".join(table))

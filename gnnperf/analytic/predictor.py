@@ -23,6 +23,7 @@ from gnnperf.graph import ExecutionGraph, Isolated, Prediction, TableCounts, unc
 from gnnperf.hardware import ClusterSpec, ranks_per_machine
 
 WITHOUT_TIME = (NodeType.DEVICE, NodeType.LINK)
+SOURCES = np.array([str(Source.ANALYTIC), str(Source.UNCOVERED)], dtype=object)
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class AnalyticPredictor:
             latency_us=latency,
             mean_latency_us=latency.copy(),  # contention stretches what is usual less than what a schedule adds up
             lag_us=lag_us(graph.edges["lag_class"], cluster.device.kind, self._constants(cluster)),
-            source=np.where(np.isnan(latency), Source.UNCOVERED, Source.ANALYTIC).astype(object),
+            source=SOURCES[np.isnan(latency).astype(np.intp)],
             analytic_latency_us=latency.copy(),
             latency_low_us=unknown,
             latency_high_us=unknown.copy(),
@@ -76,7 +77,8 @@ class AnalyticPredictor:
 
         `tables`: how embedding tables were accessed, where that was counted (`ExecutionGraph.tables`).
         """
-        types = nodes["node_type"].to_numpy().astype(str)  # [num_nodes]
+        code, distinct = pd.factorize(nodes["node_type"])
+        types = np.asarray(distinct, dtype=str)[code]  # [num_nodes]
         latency = np.full(len(nodes), np.nan)
         latency[np.isin(types, WITHOUT_TIME)] = 0.0
         for node_type, estimate in (

@@ -3,6 +3,7 @@ from . import schema as schema
 from . import untrusted as untrusted
 from .commands import Subparsers as Subparsers
 from .commands import add_command as add_command
+from .commands import collect_rarely as collect_rarely
 from .commands import print_result as print_result
 from .documents import content_security_policy as content_security_policy
 from .documents import csv_text as csv_text

@@ -52,7 +52,6 @@ from .shapes import is_list as is_list
 from .shapes import parse as parse
 from .shapes import tensors as tensors
 from .shapes import text as text
-from .transformer.flops import StepWork as StepWork
 from .transformer.items import Item as Item
 from .transformer.items import Lane as Lane
 from .transformer.items import Op as Op
@@ -84,3 +83,4 @@ from .uses import HeldFor as HeldFor
 from .uses import Hold as Hold
 from .uses import Pair as Pair
 from .uses import RankTensors as RankTensors
+from .work_of_step import StepWork as StepWork

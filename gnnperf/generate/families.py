@@ -12,13 +12,14 @@ from gnnperf.generate.recommendation.build import build_recommendation, recommen
 from gnnperf.generate.recommendation.plan import RecommendationPlan
 from gnnperf.generate.recommendation.read import is_recommendation, recommendation_from
 from gnnperf.generate.transformer.build import build_plan
-from gnnperf.generate.transformer.flops import StepWork, step_work_of
+from gnnperf.generate.transformer.flops import step_work_of
 from gnnperf.generate.transformer.lengths import drawn_steps
 from gnnperf.generate.transformer.memory import misplaced_groups, stage_tensors
 from gnnperf.generate.transformer.plan import TransformerPlan
 from gnnperf.generate.transformer.read import plan_from
 from gnnperf.generate.transformer.routing import drawn_loads, has_skew, with_load
 from gnnperf.generate.uses import RankTensors
+from gnnperf.generate.work_of_step import StepWork
 from gnnperf.graph import ExecutionGraph
 
 Plan = TransformerPlan | ConvolutionalPlan | RecommendationPlan

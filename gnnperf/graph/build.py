@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from gnnperf.core import Evidence, InputError, NodeType, Relation, Segment, each
+from gnnperf.core import Evidence, InputError, NodeType, Relation, each
 from gnnperf.graph.collectives import collective_nodes
 from gnnperf.graph.event_columns import CallClass, RankEvents, rank_events
-from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel, table_counts
+from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel, measured_end_us, table_counts
 from gnnperf.graph.host_comm import HostComm, RankDraft, host_comm, rank_draft
 from gnnperf.graph.matching import SEND_RECV, CommPart, comm_parts, match
 from gnnperf.graph.rank_graph import RankGraph, rank_graph
@@ -87,12 +87,6 @@ def step_labels(ranks: list[RankGraph], windows: StepWindows) -> tuple[StepLabel
         )
         for k, name in enumerate(windows.names)
     )  # fmt: skip
-
-
-def measured_end_us(nodes: pd.DataFrame) -> np.ndarray:
-    """[num_nodes] start + latency; NaN unknown. An exit of unknown latency starts where it ends."""
-    unknown_exit = (nodes["segment"] == Segment.EXIT) & nodes["latency_us"].isna()
-    return (nodes["start_us"] + nodes["latency_us"].mask(unknown_exit, 0.0)).to_numpy()
 
 
 def measured_lags(nodes: pd.DataFrame, edges: pd.DataFrame) -> np.ndarray:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from gnnperf.core import TIMED_RELATIONS, Evidence, InputError, NodeType, Relation, schema
+from gnnperf.core import TIMED_RELATIONS, Evidence, InputError, NodeType, Relation, Segment, schema
 from gnnperf.hardware import Placement
 
 # How embedding tables were accessed in a recorded run, as its card counts it.
@@ -89,6 +89,7 @@ def _entry(entry: object, where: str) -> TableCounts:
 # One step that is scheduled several times in a row keeps these waits as pairs of its own nodes: the node of the copy
 # before, and the node that waits for its end. Threads and streams carry over by themselves.
 
+STEP_END = "step_end"  # op_name of the host gap at the end of a step
 NOTHING = np.zeros((2, 0), dtype=np.int64)
 
 
@@ -249,3 +250,9 @@ def take(nodes: pd.DataFrame, edges: pd.DataFrame, keep: np.ndarray) -> tuple[pd
     retained_nodes = nodes[keep].reset_index(drop=True).assign(node_id=np.arange(int(keep.sum()), dtype=np.int64))
     retained_edges = edges[inside].reset_index(drop=True).assign(src=src[inside], dst=dst[inside])
     return retained_nodes, retained_edges
+
+
+def measured_end_us(nodes: pd.DataFrame) -> np.ndarray:
+    """[num_nodes] start + latency; NaN unknown. An exit of unknown latency starts where it ends."""
+    unknown_exit = (nodes["segment"] == Segment.EXIT) & nodes["latency_us"].isna()
+    return (nodes["start_us"] + nodes["latency_us"].mask(unknown_exit, 0.0)).to_numpy()

@@ -11,6 +11,7 @@ from gnnperf.core import EventKind, NodeType, OpFamily, Phase, Segment, schema
 from gnnperf.graph.cost import fused_name, op_family
 from gnnperf.graph.cost.op_call import DTYPE_BYTES
 from gnnperf.graph.event_columns import RankEvents, by_category
+from gnnperf.graph.execution_graph import STEP_END
 from gnnperf.graph.host import Pieces
 from gnnperf.graph.op_costs import OpCosts, launching_op_costs, whole_op_costs
 from gnnperf.graph.steps import phases
@@ -94,7 +95,6 @@ def _pieces_at(pieces: Pieces, own: np.ndarray, moment_ns: np.ndarray) -> np.nda
     return piece[(begin < moment_ns) | ((begin == moment_ns) & (pieces.end_ns[piece] == begin))]
 
 
-STEP_END = "step_end"
 _HOST_CONTENT = ("node_type", "thread", "op_name", "segment", "event_name")
 _WORK_CONTENT = ("node_type", "stream", "op_name", "segment", "event_name", "ordinal")
 _NULL = np.array(None, dtype=object)  # what np.where puts where a text is unknown

@@ -15,8 +15,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.core import InputError, Relation, Segment
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.node_tables import STEP_END
+from gnnperf.graph.execution_graph import STEP_END, ExecutionGraph
 
 MOST_US = 1e4  # of one event
 

@@ -28,10 +28,9 @@ from gnnperf.core import (
     replacing_folder,
     untrusted,
 )
-from gnnperf.graph.build import build_graph
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel, TableCounts
 from gnnperf.hardware import Placement
-from gnnperf.trace import EVERYTHING, RunTrace, Selection, is_regular, read_run, run_name
+from gnnperf.trace import EVERYTHING, RunTrace, Selection, is_regular, run_name
 
 FILES = ("nodes.parquet", "edges.parquet")
 _META_KEY = b"gnnperf.graph"
@@ -75,6 +74,8 @@ def load_graph(
     cached = cache_dir / key if cache_dir else None
     if cached and (cached / "nodes.parquet").exists():
         return read_graph(cached)
+    from gnnperf.graph.build import build_graph  # a graph in the cache needs neither this nor the reader
+
     graph = replace(build_graph(load_run(tuple(inputs), recording, chosen, key)), fingerprint=key)
     if cached:
         try:
@@ -87,6 +88,8 @@ def load_graph(
 @lru_cache(maxsize=1)
 def load_run(paths: tuple[Path, ...], recording: int | None, chosen: Selection, key: str) -> RunTrace:
     """The traces of a graph with this fingerprint as `key`, read once for it and for what else needs them."""
+    from gnnperf.trace import read_run
+
     return read_run(list(paths), recording=recording, chosen=chosen)
 
 

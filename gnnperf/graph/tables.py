@@ -74,6 +74,17 @@ def unique_pairs(pairs: np.ndarray) -> np.ndarray:
     return np.stack(np.divmod(np.unique(pairs[0] * width + pairs[1]), width))
 
 
+def combined(codes: Sequence[np.ndarray]) -> np.ndarray:
+    """[n] one number per combination of codes [n] from -1 on, which sorts as they do."""
+    number, most = np.zeros(len(codes[0]), dtype=np.int64), 1
+    for one in codes:
+        width = int(one.max(initial=-1)) + 2
+        if most * width > np.iinfo(np.int64).max:
+            number, most = np.unique(number, return_inverse=True)[1], len(number)
+        number, most = number * width + one + 1, most * width
+    return number
+
+
 def content_keys(table: pd.DataFrame, columns: tuple[str, ...]) -> np.ndarray:
     """[num_nodes] int64 hash of these columns' texts and numbers; equal content gives equal keys in any run."""
     key = np.zeros(len(table), dtype=np.uint64)

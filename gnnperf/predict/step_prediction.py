@@ -199,7 +199,7 @@ def provenance(
 def input_sha256(inputs: Path) -> dict[str, str]:
     """File name (relative to the folder, if a folder was given) -> sha256, hidden files left out.
 
-    Names are those that outputs may show (`trace.event_names`).
+    Names are those that outputs may show (`trace.public_texts`).
     """
     folder, files = inputs.parent, [Path(inputs.name)]
     if inputs.is_dir():

@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 
 from gnnperf.core import PREDICTION_COLUMNS, WORK_TYPES, NodeType, OpFamily, Phase, Relation, Segment, Source
-from gnnperf.graph import ExecutionGraph, coded, op_names
+from gnnperf.graph import ExecutionGraph, coded, combined, op_names
 from gnnperf.predict import StepPrediction
 
 # What is drawn where: slices of one rank's lanes, predicted or measured.
@@ -158,7 +158,7 @@ def coded_nodes(estimate: StepPrediction) -> pd.DataFrame:
         "on_critical_path": np.asarray(estimate.schedule.on_critical_path, dtype=bool),
         "critical_us": np.asarray(estimate.critical_us, dtype=np.float64),
     }
-    return pd.DataFrame({c.name: columns[c.name] for c in PREDICTION_COLUMNS})
+    return pd.DataFrame({c.name: columns[c.name] for c in PREDICTION_COLUMNS}, copy=False)
 
 
 def _text(column: pd.Series) -> pd.Series:
@@ -256,8 +256,9 @@ def _longest(groups: pd.DataFrame, *first: str) -> pd.DataFrame:
 
 def _with_medians(work: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
     keys = calls[CALL].astype({name: work[name].dtype for name in CALL})
-    chosen = work.merge(keys.assign(call=np.arange(len(calls))), on=CALL)
-    medians = chosen.groupby("call")[["predicted_us", "latency_low_us", "latency_high_us", "measured_us"]].median()
+    values = ["predicted_us", "latency_low_us", "latency_high_us", "measured_us"]
+    chosen = work[CALL + values].merge(keys.assign(call=np.arange(len(calls))), on=CALL)
+    medians = chosen.groupby("call")[values].median()
     names = ("each_us", "low_us", "high_us", "each_measured_us")
     return calls.join(medians.set_axis(names, axis=1))
 
@@ -311,18 +312,14 @@ def num_nodes_by_reason(estimate: StepPrediction) -> dict[str, dict[str, int]]:
 
 def totals(work: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     """Node count and summed times per group in order of occurrence; a sum of unknown values is NaN, not 0."""
-    number = np.zeros(len(work), dtype=np.int64)  # [num_rows] of each row's group; unknown values equal each other
-    for name in keys:
-        code, distinct = pd.factorize(work[name])
-        number = pd.factorize(number * (len(distinct) + 1) + code + 1)[0]
-    groups = work.groupby(number)
-    sums = pd.DataFrame({
-        "num_nodes": groups.size(), "num_uncovered": groups["num_uncovered"].sum(),
-        **{name: groups[name].sum(min_count=1) for name in ("predicted_us", "measured_us")},
-        "critical_us": groups["critical_us"].sum(),
-    })  # fmt: skip
-    first = work[keys].iloc[pd.Series(number).drop_duplicates().index]
-    return pd.concat([as_text(first).reset_index(drop=True), sums], axis=1)
+    number = pd.factorize(combined([pd.factorize(work[name])[0] for name in keys]))[0]  # [num_rows] of each row's group
+    groups = work[["num_uncovered", "predicted_us", "measured_us", "critical_us"]].groupby(number)
+    latency_us = groups[["predicted_us", "measured_us"]].sum(min_count=1)
+    sums = groups[["num_uncovered", "critical_us"]].sum()
+    table = {"num_nodes": groups.size(), "num_uncovered": sums["num_uncovered"],
+             **latency_us, "critical_us": sums["critical_us"]}  # fmt: skip
+    first = work[keys].iloc[np.flatnonzero(np.diff(np.maximum.accumulate(number), prepend=-1))]
+    return pd.concat([as_text(first).reset_index(drop=True), pd.DataFrame(table)], axis=1)
 
 
 def _in_order(result: pd.DataFrame, key: str, words: Sequence[str]) -> pd.DataFrame:
@@ -331,15 +328,14 @@ def _in_order(result: pd.DataFrame, key: str, words: Sequence[str]) -> pd.DataFr
     return result.iloc[np.argsort(order.to_numpy(), kind="stable")].reset_index(drop=True)
 
 
-def family_errors(nodes: pd.DataFrame) -> pd.DataFrame:
-    """One row per family of which a node was both predicted and measured, most measured time first.
+def family_errors(work: pd.DataFrame) -> pd.DataFrame:
+    """One row per family of work of which a node was both predicted and measured, most measured time first.
 
     Returns:
         Columns family, num_nodes, measured_us and predicted_us (sums over these nodes), sum_error (of the sums,
         signed), median_error and p90_error (of single nodes, absolute). Nodes measured as 0 us have no relative error
         and are left out.
     """
-    work = work_table(nodes)
     work = work[(work["measured_us"] > 0) & work["predicted_us"].notna()]
     off = (work["predicted_us"] / work["measured_us"] - 1.0).abs()
     table = as_text(work[["family", "measured_us", "predicted_us"]]).assign(off=off)

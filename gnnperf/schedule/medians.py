@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.core import NodeType, Segment
-from gnnperf.graph import ExecutionGraph, measurement_classes
+from gnnperf.graph import ExecutionGraph, combined, measurement_classes
 
 # Of graph.CLASS_LEVELS, the finest that is used. The few steps of a recording leave too few nodes in finer ones: on two
 # public runs the strict replay then errs by 0.7 instead of 0.4 %.
@@ -43,10 +43,13 @@ class ClassMedians:
         rows = np.arange(len(graph.edges)) if edges is None else edges
         keys, lag = _edge_keys(graph, rows), np.full(len(rows), np.nan)
         for columns, table in zip(_EDGE_CLASSES, self.edges, strict=False):
-            missing = np.isnan(lag)
-            if missing.any() and len(table):
-                medians = table.rename("median").reset_index()
-                lag[missing] = keys.loc[missing, columns].merge(medians, on=columns, how="left")["median"].to_numpy()
+            missing = np.flatnonzero(np.isnan(lag))
+            if len(missing) and len(table):
+                codes = combined([keys[name].cat.codes.to_numpy()[missing] for name in columns])
+                _, first, of_edge = np.unique(codes, return_index=True, return_inverse=True)
+                classes = keys[columns].iloc[missing[first]].itertuples(index=False, name=None)
+                medians = dict(zip(table.index.to_frame().itertuples(index=False, name=None), table, strict=True))
+                lag[missing] = np.array([medians.get(one, np.nan) for one in classes])[of_edge]
         return np.where(graph.edges["lag_class"].isna().to_numpy()[rows], 0.0, lag)
 
 

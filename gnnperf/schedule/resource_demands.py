@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gnnperf.core import NodeType, Relation
-from gnnperf.graph import ExecutionGraph
+from gnnperf.graph import ExecutionGraph, combined
 from gnnperf.hardware import POINT_TO_POINT, UNLIMITED, Contention, machines_of, ranks_per_machine, ring_terms
 
 IDLE, RUNS, MOVES = 0, 1, 2  # roles: claims nothing; runs on a place; moves data between places
@@ -150,9 +150,10 @@ def _together(graph: ExecutionGraph, parts: _Parts, contention: Contention) -> t
 
 def _most_parts(graph: ExecutionGraph, parts: _Parts, ranks: int) -> np.ndarray:
     """[num_nodes] parts of a transfer in one block of so many ranks, the most there are; at least 1."""
-    pairs, count = np.unique(np.stack([parts.node, parts.rank // ranks], axis=1), axis=0, return_counts=True)
+    blocks = combined([parts.node, parts.rank // ranks])
+    _, first, count = np.unique(blocks, return_index=True, return_counts=True)
     most = np.ones(graph.num_nodes, dtype=np.int64)
-    np.maximum.at(most, pairs[:, 0], count)
+    np.maximum.at(most, parts.node[first], count)
     return most
 
 
@@ -165,5 +166,6 @@ def _links(parts: _Parts, outer: np.ndarray, contention: Contention) -> tuple[np
     for direction, other_end in ((OUTWARD, "recv"), (INWARD, "send")):
         uses = (per_link > 0) & (parts.role != other_end)
         result.append(np.stack([parts.node[uses], line[uses] * 2 + direction], axis=1))
-    pairs = np.unique(np.concatenate(result), axis=0)  # [num_uses, 2]
-    return pairs[:, 0], np.unique(pairs[:, 1], return_inverse=True)[1].astype(np.int64)
+    uses = np.concatenate(result)
+    node, link = uses[np.unique(combined([uses[:, 0], uses[:, 1]]), return_index=True)[1]].T  # [num_uses]
+    return node, np.unique(link, return_inverse=True)[1].astype(np.int64)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import PurePath
 from typing import Any
 
 import msgspec
@@ -13,46 +12,8 @@ from msgspec import Raw
 
 from gnnperf.trace.kineto import decoded
 from gnnperf.trace.limits import MAX_GROUP_BYTES, MAX_RANKS
+from gnnperf.trace.public_texts import device_name
 from gnnperf.trace.table import DeviceInfo
-
-# Names of devices and processors as strangers write them -> the words of it that name a product.
-#
-# NVIDIA A100-SXM4-80GB                          as it is
-# Intel(R) Xeon(R) Platinum 8375C CPU @ 2.90GHz  as it is
-# Tesla V100 of ann on gpu7.example.org          Tesla V100
-
-MAX_CHARS = 100
-_VENDORS = """
-NVIDIA GeForce Tesla Quadro TITAN Titan GRID RTX GTX RX AMD Instinct Radeon EPYC Ryzen Threadripper Intel Xeon Core Arc
-Data Center Max Flex Gaudi Habana Apple Ampere Altra Neoverse Graviton Google TPU Ascend MTIA ARTEMIS Cambricon MLU
-Hygon Jetson Orin Thor Xavier AGX DGX DGXS HGX
-"""
-_MODELS = """
-Ada Lovelace Hopper Blackwell Turing Volta Grace Superchip Generation Edition Server Workstation Laptop Mobile Ti
-SUPER Super Pro PRO Q OAM PCIe PCIE NVL MIG VF XT XTX GPU CPU APU Processor Virtual Cores Platinum Gold Silver Bronze
-Graphics with
-"""
-_WORD = re.compile(
-    rf"(?i:{'|'.join((_VENDORS + _MODELS).split())})\d?(?:\(R\)|\(TM\))?|@"
-    r"|[A-Z]{0,4}\d{1,5}[A-Z]{0,3}\d?[A-Za-z]?|SXM\d?|HBM\d\w?|i\d|v\d|gfx\d[0-9a-f]{1,3}"  # V100, MI300X, 80GB
-    r"|\d\.\d{1,2}GHz|\d{1,2}g|\d{1,3}gb|\d{1,2}g\.\d{1,3}gb"
-)
-_BETWEEN = re.compile(r"[ _/-]+")
-
-
-@lru_cache(maxsize=1 << 10)
-def device_name(name: object) -> str:
-    """The name without words that name no product; "" where none does, or it is no text. The catalog's names stay."""
-    if not isinstance(name, str):
-        return ""
-    words = [word for word in _BETWEEN.split(name[:MAX_CHARS]) if word]
-    retained = [word for word in words if _WORD.fullmatch(word)]
-    if len(retained) == len(words):
-        return name[:MAX_CHARS]
-    from gnnperf.hardware import match_device  # YAML; most names need no catalog
-
-    known = match_device(name) is not None and name.isprintable()
-    return name[:MAX_CHARS] if known else " ".join(retained)
 
 
 class _Group(msgspec.Struct):
@@ -146,16 +107,3 @@ def read_devices(raw: Raw) -> tuple[DeviceInfo, ...]:
                    d.clockRate * 1e3 if isinstance(d.clockRate, (int, float)) and 0 < d.clockRate < MAX_CLOCK_KHZ
                    else None) for d in result
     )  # fmt: skip
-
-
-RANK_WORDS = ("rank", "worker", "eg", "et")
-
-
-def rank_from_name(name: str) -> int | None:
-    """The rank a file's name states: rank_3, rank-3, worker3, dlrm_eg_3, pytorch_et_3; None otherwise."""
-    base = PurePath(name).name
-    for word in RANK_WORDS:
-        match = re.search(rf"(?:^|[^a-z]){word}[-_. ]?([0-9]{{1,6}})(?![0-9])", base, re.I)
-        if match:
-            return int(match.group(1))
-    return None

@@ -27,10 +27,10 @@ import pandas as pd
 
 from gnnperf.core import InputError, schema
 from gnnperf.trace.columns import Codes, categorical
+from gnnperf.trace.table import REFERENCES
 
 Columns = dict[str, np.ndarray]
 
-REFERENCES = ("forward_event", "op_event", "launch_event")  # rows of the same table; -1 none
 COUNTERS = ("correlation", "external_id", "sequence", "wait_event")  # count up; -1 unknown
 TIMES = ("event_id", "start_ns", "duration_ns")
 LANE = ("thread", "device", "stream")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path, PurePosixPath
-from typing import Any
+from pathlib import Path
 
 import pandas as pd
 
@@ -16,13 +15,15 @@ from gnnperf.trace.assembly import Assembled, assemble, assemble_events
 from gnnperf.trace.checks import check_run, listed, one_recording
 from gnnperf.trace.collectives import add_collectives
 from gnnperf.trace.columns import categorical
-from gnnperf.trace.event_names import file_name, run_name, with_public_names, without_private
+from gnnperf.trace.event_names import with_public_names
 from gnnperf.trace.execution_trace import ExecutionTrace, is_execution_trace, read_execution_trace, refuse_chakra
 from gnnperf.trace.groups import name_groups
-from gnnperf.trace.metadata import Distributed, device_name, rank_from_name, read_devices, read_distributed
+from gnnperf.trace.metadata import Distributed, read_devices, read_distributed
+from gnnperf.trace.public_texts import file_name, rank_from_name, run_name
+from gnnperf.trace.run_cards import card_of, imported, is_saved
 from gnnperf.trace.selection import EVERYTHING, Selection, in_steps
-from gnnperf.trace.table import CARD, EVENTS_FILE, RunTrace, TraceMeta, TraceTable
-from gnnperf.trace.trace_sources import ARCHIVE_ENDINGS, FORMS, PEEK_BYTES, Source, is_regular, skipped, sources
+from gnnperf.trace.table import CARD, RunTrace, TraceMeta, TraceTable
+from gnnperf.trace.trace_sources import FORMS, PEEK_BYTES, Source, skipped, sources
 from gnnperf.trace.windows import of_steps
 
 # The bytes of one Kineto file -> TraceTable: the pipeline as a table of contents.
@@ -81,51 +82,6 @@ def _with_execution_trace(
     return filled, feeds, [sentences] if matched.share < WELL_MATCHED else []
 
 
-# A run's card as strangers write it -> what is kept of it: numbers, and the texts that the recorder writes.
-#
-# A number is kept under any name, a text under the names below and in the form that belongs there. So hosts, commands,
-# paths and variables of other tools are left out. What the author of a run states of its program (`workload`,
-# `parameters`, `conditions`) is kept where it is plain words.
-
-_KEY = re.compile("[A-Za-z][A-Za-z0-9_]{0,39}")
-_DIGEST = re.compile("[0-9a-f]{8,64}")
-_VERSION = re.compile(r"[0-9]\w{0,15}(?:[.+]\w{1,15}){0,4}", re.ASCII)
-_TIME = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
-_WORDS = re.compile(r"\w[\w ,.+-]{0,63}", re.ASCII)
-FORM = {"recorded_at": _TIME, "machine": _DIGEST, "fingerprint": _DIGEST, "versions": _VERSION, "kernel": _VERSION}
-NAMES = ("name", "cpu")  # of devices
-WORDS = ("status", "workload", "precision", "backend", "medium", "operation", "garbage_collector", "governor",
-         "scheduling", "kind", "capability", "method")  # fmt: skip
-STATED = ("parameters", "conditions")
-MAX_DEPTH = 12
-
-
-def public_card(card: Mapping[str, Any]) -> dict[str, object]:
-    """The card without what its readers do not need and may not show."""
-    kept = ((key, value) for key, value in card.items() if _KEY.fullmatch(key) and _is_retained(value, key))
-    return {key: _retained(value, key, 0) for key, value in kept}
-
-
-def _retained(value: Any, under: str, depth: int) -> Any:
-    """A value under a name; where the name above states what its texts are, they are of that form."""
-    if isinstance(value, Mapping):
-        inner = {key: under if under in (*STATED, "versions") else key for key in value if _KEY.fullmatch(str(key))}
-        return {key: _retained(value[key], name, depth + 1) for key, name in inner.items()
-                if depth < MAX_DEPTH and _is_retained(value[key], name)}  # fmt: skip
-    if isinstance(value, list):
-        return [_retained(one, under, depth + 1) for one in value if depth < MAX_DEPTH and _is_retained(one, under)]
-    return device_name(value) or None if under in NAMES and isinstance(value, str) else value
-
-
-def _is_retained(value: Any, under: str) -> bool:
-    if not isinstance(value, str) or under in NAMES:
-        return True
-    if under in FORM:
-        return FORM[under].fullmatch(value) is not None
-    plain = not value or (_WORDS.fullmatch(value) is not None and without_private(value) == value)
-    return (under in WORDS or under in STATED) and plain
-
-
 @dataclass
 class _Result:
     """What a first look at the files finds, before any Kineto file is decoded."""
@@ -156,14 +112,14 @@ def read_run(
         raise InputError("no path is given", allowed=FORMS)
     where = str(given[0]) if len(given) == 1 else f"{given[0]} and {len(given) - 1} more"
     with untrusted.reading(where):
-        paths = [_imported(p) for p in given]
+        paths = [imported(p) for p in given]
         tables, groups, remarks = _read_tables(paths, where, chosen)
         tables = one_recording(tables, recording, where)  # by the files' own names, which errors may show
         if chosen.steps is not None:
             tables = [in_steps(table, chosen.steps) for table in tables]
         tables = with_public_names(name_groups(tables, groups) if groups else tables)
         warnings = (*remarks, *check_run(tables, where))
-        return RunTrace(printable(name or "") or run_name(given[0]), tuple(tables), _card(paths), warnings)
+        return RunTrace(printable(name or "") or run_name(given[0]), tuple(tables), card_of(paths), warnings)
 
 
 def _read_tables(
@@ -171,11 +127,11 @@ def _read_tables(
 ) -> tuple[list[TraceTable], dict[int, tuple[tuple[int, ...], ...]], list[str]]:
     """All tables, the ranks of each process group by rank of the file that states them, and remarks."""
     tables: list[TraceTable] = []
-    for saved in [p for p in paths if _is_saved(p)]:
+    for saved in [p for p in paths if is_saved(p)]:
         from gnnperf.trace.storage import read_tables  # pyarrow is not needed to read a trace file
 
         tables += read_tables(saved, chosen.has_rank)
-    others = [p for p in paths if not _is_saved(p)]
+    others = [p for p in paths if not is_saved(p)]
     result = _first_look(others, chosen)
     _refuse_without_kineto(result, where, has_tables=bool(tables) or not others)
     folders: dict[int, str] = {}
@@ -199,18 +155,6 @@ def _read_tables(
         raise InputError("holds none of these ranks", where=where, remedy="see `gnnperf inspect`",
                          allowed=there and f"rank {there}")  # fmt: skip
     return tables, groups, _unused(result, tables)
-
-
-def _imported(path: Path) -> Path:
-    """The tables in what `gnnperf import --out` wrote; any other path as it is."""
-    tables = path / "tables"
-    return tables if tables.is_dir() and not tables.is_symlink() and _is_saved(tables) else path
-
-
-def _is_saved(path: Path) -> bool:
-    if path.is_dir():
-        return (path / EVENTS_FILE).is_file()
-    return path.suffix == ".parquet"
 
 
 def _all_sources(paths: Sequence[Path]) -> Iterator[Source]:
@@ -309,19 +253,3 @@ def _unused(result: _Result, tables: Sequence[TraceTable]) -> list[str]:
     skipped = [InputError(error.what, where=file_name(error.where), allowed=error.allowed, remedy=error.remedy)
                for error in result.refused]  # fmt: skip
     return lone + [f"skipped: {error}" for error in skipped]
-
-
-def run_card(path: Path) -> dict[str, object] | None:
-    """The recorder's card of the run of a trace file or folder, without what outputs may not show; None: no card."""
-    return _card((_imported(path),))
-
-
-def _card(paths: Sequence[Path]) -> dict[str, object] | None:
-    folders = [p if p.is_dir() else p.parent for p in paths if not p.name.lower().endswith(ARCHIVE_ENDINGS)]
-    for folder in folders:
-        if is_regular(folder / CARD, folder) and PurePosixPath(folder).name:
-            from gnnperf.trace.storage import read_card
-
-            card = read_card(folder)
-            return None if card is None else public_card(card)
-    return None

@@ -10,8 +10,7 @@ import pandas as pd
 
 from gnnperf.core import EventKind, InputError, schema
 from gnnperf.trace.checks import listed, step_rows
-from gnnperf.trace.packing import REFERENCES
-from gnnperf.trace.table import TraceTable
+from gnnperf.trace.table import REFERENCES, TraceTable
 
 MAX_NUMBER = 10**9
 RANKS = re.compile(r"\d{1,8}(?:-\d{1,8})?(?:,\d{1,8}(?:-\d{1,8})?)*")

@@ -27,14 +27,13 @@ from gnnperf.trace.limits import MAX_RUN_EVENTS
 from gnnperf.trace.metadata import MAX_RANKS
 from gnnperf.trace.packing import TEXTS, pack, packed_dtypes, unpack
 from gnnperf.trace.table import CARD, EVENTS_FILE, RunTrace, TraceMeta, TraceTable
+from gnnperf.trace.table import IMPORTED as IMPORTED
 from gnnperf.trace.trace_sources import is_regular
 
 META_KEY = b"gnnperf.trace"
 FORMAT_VERSION = 2
 FEEDS_FILE = "feeds.parquet"
-IMPORTED = "tables"  # the folder of these files in what `gnnperf import` writes
 FILES = (EVENTS_FILE, FEEDS_FILE, CARD)
-MAX_CARD_BYTES = 2**20
 ALWAYS_STORED = "start_gap_ns"  # so that the file knows its number of rows
 REMEDY = "import the trace again"
 FEEDS_SCHEMA = pa.schema([("rank", pa.int64()), ("producer_event", pa.int64()), ("consumer_event", pa.int64())])
@@ -188,18 +187,3 @@ def _feeds_of(feeds: pd.DataFrame, table: TraceTable, path: Path) -> pd.DataFram
         if not own[name].between(0, len(table.events) - 1).all():
             raise InputError(f"column {name!r} names a row that is not there", where=str(path), remedy=REMEDY)
     return own
-
-
-def read_card(directory: Path) -> dict[str, object] | None:
-    """The recorder's `run.json` next to the traces, also of an imported run; None without one.
-
-    Raises:
-        InputError: it is no JSON object, or too large for a card.
-    """
-    path = next((path for path in (directory / CARD, directory / IMPORTED / CARD) if path.is_file()), None)
-    if path is None:
-        return None
-    with untrusted.reading(path, "is not a JSON object"):
-        if path.stat().st_size > MAX_CARD_BYTES:
-            raise InputError("is larger than a run's card", where=str(path), allowed=f"{MAX_CARD_BYTES:,} bytes")
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, object])

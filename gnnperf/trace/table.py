@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 import pandas as pd
 
 EVENTS_FILE = "events.parquet"  # saved tables: all ranks of a run
+REFERENCES = ("forward_event", "op_event", "launch_event")  # events: rows of the same table; -1 none
+IMPORTED = "tables"  # the folder of these files in what `gnnperf import` writes
 CARD = "run.json"  # the recorder's, next to traces or tables
 CAPTURED = "captured"  # source format of a program that never ran: order is known, times are not
 

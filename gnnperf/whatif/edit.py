@@ -162,8 +162,7 @@ def is_type(graph: ExecutionGraph, *types: NodeType) -> np.ndarray:
 def ends(graph: ExecutionGraph, *relations: Relation) -> np.ndarray:
     """[2, n] source and target of the edges of these relations, in the order of the edges."""
     rows = graph.edges["relation"].isin([str(one) for one in relations]).to_numpy()
-    result: np.ndarray = graph.edges[["src", "dst"]].to_numpy()[rows].T
-    return result
+    return np.stack([graph.edges[end].to_numpy()[rows] for end in ("src", "dst")])
 
 
 def of_transfers(graph: ExecutionGraph, arrives: np.ndarray) -> np.ndarray:

@@ -136,10 +136,12 @@ _KEYS = ["op_name", "input_dims", "phase", "num_works"]
 def _groups_in(lane: pd.DataFrame, taker: Callable[[int, Shape | None], int | None]) -> tuple[list[np.ndarray], int]:
     """The groups of a lane, and how many of its calls nothing is known about (`taker` is None)."""
     groups, unknown = list[np.ndarray](), 0
-    for _, alike in lane[lane["is_free"] & (lane["num_works"] > 0)].groupby(_KEYS, sort=False, observed=True):
+    for (op_name, input_dims, *_), alike in lane[lane["is_free"] & (lane["num_works"] > 0)].groupby(
+        _KEYS, sort=False, observed=True
+    ):
         if len(alike) < 2:
             continue
-        name, dims = alike[["op_name", "input_dims"]].iloc[0].astype(str)
+        name, dims = str(op_name), str(input_dims)
         pattern = result_shape(name, parse(dims)) if dims else None
         taken = {one: takes for one in alike["unit"] if (takes := taker(one, pattern)) is not None}
         groups += [group for group in _runs(taken) if len(group) > 1]

@@ -8,8 +8,7 @@ from toys import make_graph
 
 from gnnperf.core.errors import InputError
 from gnnperf.graph import ProfilerCost, cost_of_card, without_profiler
-from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
-from gnnperf.graph.node_tables import STEP_END
+from gnnperf.graph.execution_graph import STEP_END, ExecutionGraph, StepLabel
 from gnnperf.graph.profiler_cost import node_cost_us
 from research.evaluation.loading import median_cost
 from research.evaluation.step_times import step_times_us

@@ -116,7 +116,7 @@ def test_the_fingerprint_changes_with_the_code(tmp_path: Path, monkeypatch: pyte
 def test_the_cache_serves_the_same_input_and_not_a_changed_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache, file = tmp_path / "cache", kineto(tmp_path / "a.json.gz", 50)
     first = load_graph(file, cache)
-    monkeypatch.setattr(storage, "build_graph", _unexpected)
+    monkeypatch.setattr("gnnperf.graph.build.build_graph", _unexpected)
     assert_equal(load_graph(file, cache), first)
     monkeypatch.undo()
     second = load_graph(kineto(file, 51), cache)

@@ -39,7 +39,11 @@ def test_waits_for_untraced_ranks_are_apart_from_host_work_and_collectives_have_
 
 def test_errors_of_sums_and_of_nodes() -> None:
     """gemm: 150 for 100 and 90 for 120, so 240 for 220; the nodes are off by 50 and 25 %."""
-    gemm = family_errors(nodes_table(toy_prediction({GEMM_0: 150.0, GEMM_1: 90.0}))).set_index("family").loc["gemm"]
+    gemm = (
+        family_errors(work_table(nodes_table(toy_prediction({GEMM_0: 150.0, GEMM_1: 90.0}))))
+        .set_index("family")
+        .loc["gemm"]
+    )
     assert gemm["num_nodes"] == 2
     assert gemm["sum_error"] == pytest.approx(240.0 / 220.0 - 1.0)
     assert gemm["median_error"] == pytest.approx(0.375)
@@ -47,7 +51,7 @@ def test_errors_of_sums_and_of_nodes() -> None:
 
 
 def test_nodes_without_a_prediction_or_a_measurement_are_left_out() -> None:
-    result = family_errors(nodes_table(toy_prediction({GEMM_0: np.nan}))).set_index("family")
+    result = family_errors(work_table(nodes_table(toy_prediction({GEMM_0: np.nan})))).set_index("family")
     assert result.loc["gemm", "num_nodes"] == 1
     assert result.loc["gemm", "measured_us"] == 120.0
     assert "arrival and exit" not in result.index  # measured as 0 us: no relative error

@@ -15,7 +15,7 @@ from gnnperf.analytic.kernels.dispatch import bounds, has_forms, kernel_times, r
 from gnnperf.analytic.kernels.launched import launched_us
 from gnnperf.analytic.kernels.launched_gemms import launched_sizes
 from gnnperf.core import NodeType, OpFamily
-from gnnperf.graph import ExecutionGraph, TableCounts
+from gnnperf.graph import ExecutionGraph, TableCounts, combined
 from gnnperf.hardware import DeviceSpec
 
 TEXTS = ("op_name", "input_dims", "dtype", "family")
@@ -54,15 +54,15 @@ def distinct_calls(nodes: pd.DataFrame) -> tuple[list[KernelCall], np.ndarray]:
     """The op calls behind compute nodes, each once, and [n] which of them a node belongs to."""
     siblings = _siblings(nodes)  # [n]
     works = [nodes[name].to_numpy(float) * siblings for name in ("flops", "bytes")]
-    coded = [pd.factorize(nodes[name], use_na_sentinel=True) for name in TEXTS]
-    numbered = [pd.factorize(values, use_na_sentinel=True)[0] for values in (*works, siblings)]
-    keys = np.stack([*(codes for codes, _ in coded), *numbered])  # [keys, n]
-    _, first, code = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+    coded = [(codes, list(map(str, names))) for codes, names in (pd.factorize(nodes[name]) for name in TEXTS)]
+    numbered = [pd.factorize(values)[0] for values in (*works, siblings)]
+    keys = combined([*(codes for codes, _ in coded), *numbered])  # [n]
+    _, first, code = np.unique(keys, return_index=True, return_inverse=True)
     calls = []
     for row in first.tolist():
-        op, dims, dtype, family = (None if c[row] < 0 else str(names[c[row]]) for c, names in coded)
+        op, dims, dtype, family = (None if c[row] < 0 else names[c[row]] for c, names in coded)
         calls.append(KernelCall(op or "", dims, dtype, family or "", works[0][row], works[1][row], int(siblings[row])))
-    return calls, code.ravel()
+    return calls, code
 
 
 def _siblings(nodes: pd.DataFrame) -> Array:

@@ -6,11 +6,11 @@ Chowdhery et al. 2022 (arXiv 2204.02311, appendix B); docs/concepts/throughput.m
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
 from gnnperf.generate.transformer.activations import recomputed
 from gnnperf.generate.transformer.plan import Recompute, TransformerPlan
 from gnnperf.generate.transformer.sizes import mlp_parameters, norm_parameters
+from gnnperf.generate.work_of_step import StepWork
 
 FORMULA = (
     "model FLOPs = tokens x (6 x parameters + 12 x layers x hidden x sequence), of experts those of a token; HFU adds "
@@ -19,18 +19,6 @@ FORMULA = (
 PRODUCT_FLOPS = 2.0  # per parameter and token: multiply and add
 TRAINING = 3.0  # forward; backward for inputs and for weights
 ATTENTION_FLOPS = 4.0  # per layer, hidden column, token and position: scores and context, multiply and add
-
-
-@dataclass(frozen=True)
-class StepWork:
-    """Of one step, over all ranks. None: unknown."""
-
-    samples: float | None = None  # sequences, images, or rows of a recommendation model
-    tokens: float | None = None  # of all samples
-    model_flops: float | None = None  # that the forward and the backward pass need, without recomputation
-    hardware_flops: float | None = None  # those, and what is computed again
-    dtype: str | None = None  # of the matrix products
-    formula: str = ""  # how the FLOPs are counted, in words; "" they are unknown
 
 
 def step_work_of(plan: TransformerPlan) -> StepWork:

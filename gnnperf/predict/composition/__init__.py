@@ -12,42 +12,19 @@ from __future__ import annotations
 import errno
 import functools
 import logging
-import os
 import pkgutil
-import shutil
 import sys
-import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from pathlib import Path
 from typing import Any, TypeVar
 
-import hydra
-from hydra.core.config_store import ConfigStore
-from hydra.core.hydra_config import HydraConfig
-from hydra.errors import HydraException, MissingConfigException, OverrideParseException
-from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-
-from gnnperf.core import InputError, complain, lasting_streams
-from gnnperf.hardware import DEVICE_GROUP, conf_dir
-from gnnperf.predict.composition.command_line import GROUPS, OwnFiles, escaped, literal, with_keys
-from gnnperf.predict.composition.messages import (
-    REMEDY,
-    check_keys,
-    explain,
-    is_text,
-    missing_choice,
-    refuse_settings_of_list,
-    unreadable,
-)
+from gnnperf.core import InputError, collect_rarely, complain, lasting_streams
+from gnnperf.predict.composition.command_line import OwnFiles
+from gnnperf.predict.composition.plain import plain_config
 
 ConfigT = TypeVar("ConfigT")
 INTERRUPTED = 130  # what a shell reports for a process ended by SIGINT
 NO_SPACE = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
-HELP = frozenset({"-h", "--help"})
-CONF_DIR = conf_dir(DEVICE_GROUP).parent
 
 
 def entry_point(
@@ -65,6 +42,7 @@ def entry_point(
     def decorate(task: Callable[[ConfigT], Any]) -> Callable[[], None]:
         @functools.wraps(task)
         def main() -> None:
+            collect_rarely()
             with lasting_streams() as streams:
                 run(sys.argv)
                 if code := streams.exit_code("error"):
@@ -75,63 +53,18 @@ def entry_point(
             with one_message():
                 words = own.overrides(given[1:])
             kind: type[ConfigT] = pkgutil.resolve_name(node) if isinstance(node, str) else node
-
-            @functools.wraps(task)
-            def job(raw: DictConfig) -> Any:
-                with one_message(kind), nothing_left_if_refused():
-                    return task(to_typed(raw, kind, own))
-
-            ConfigStore.instance().store(
-                f"{name}_schema", kind
-            )  # by name, for all of the process: whoever composes last decides
-            makes_folder = "output_subdir: null" not in (CONF_DIR / f"{name}.yaml").read_text(encoding="utf-8")
             with one_message(kind):
-                overrides = as_text(with_keys(words, flags, kind), kind)
-                offer(own)
-                if HELP.intersection(overrides):
-                    about = sys.modules[task.__module__].__doc__ or ""
-                    print(about + help_text(name, [word for word in overrides if not word.startswith("-")]))
-                elif not (makes_folder or any(word.startswith(("-", "hydra")) for word in overrides)):
-                    task(to_typed(raw_config(name, overrides), kind, own))  # what hydra.main does, in half the time
-                else:
-                    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises, so that one place writes the message
-                    sys.argv = [given[0], *overrides]
-                    try:
-                        hydra.main(version_base="1.3", config_path=str(CONF_DIR), config_name=name)(job)()
-                    finally:
-                        sys.argv = given  # as the user typed it
+                config = plain_config(name, kind, words)
+                if config is not None:
+                    task(config)
+                    return
+                from gnnperf.predict.composition.with_hydra import run_with_hydra
+
+                run_with_hydra(name, kind, flags, task, given, own, words)
 
         return main
 
     return decorate
-
-
-def help_text(name: str, overrides: list[str]) -> str:
-    """Groups with their choices, and the composed configuration. Hydra's own takes a second: it copies per group."""
-    composed_yaml = OmegaConf.to_yaml(raw_config(name, overrides))
-    folders = sorted({file.parent for file in CONF_DIR.glob("*/**/*.yaml")})
-    groups = [f"{folder.relative_to(CONF_DIR)}: {', '.join(sorted(each.stem for each in folder.glob('*.yaml')))}"
-              for folder in folders]  # fmt: skip
-    return "\n".join(["", "Groups (group=choice):", "", *groups, "", "Keys (key=value):", "", composed_yaml,
-                      "Flags of Hydra: --hydra-help"])  # fmt: skip
-
-
-def raw_config(name: str, overrides: Sequence[str]) -> DictConfig:
-    """What Hydra composes."""
-    with hydra.initialize_config_dir(str(CONF_DIR), version_base="1.3"):
-        return hydra.compose(name, overrides=list(overrides))
-
-
-def to_typed(raw: DictConfig, node: type[ConfigT], own: OwnFiles) -> ConfigT:
-    """The dataclass behind a composed config, with the content of the user's files; its own checks run here."""
-    check_keys(raw, node)
-    config: Any = OmegaConf.to_object(raw)
-    for group in GROUPS:
-        if getattr(config, group, None):
-            setattr(config, group, own.inserted(getattr(config, group)))
-    if hasattr(config, "out") and HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN:
-        config.out = HydraConfig.get().runtime.output_dir
-    return config
 
 
 def composed(name: str, node: type[ConfigT], *overrides: str, **values: Any) -> ConfigT:
@@ -140,15 +73,13 @@ def composed(name: str, node: type[ConfigT], *overrides: str, **values: Any) -> 
     `node` is its dataclass. Paths of hardware, cluster and plan files may be among the words; `values` are set after
     them. Raises InputError: words, keys or values that it would refuse.
     """
-    ConfigStore.instance().store(f"{name}_schema", node)
-    own = OwnFiles()
     with in_our_words(node):
-        words = as_text(own.overrides(overrides), node)
-        offer(own)
-        raw = raw_config(name, words)
-        for key, value in values.items():
-            OmegaConf.update(raw, key, escaped(value), force_add=isinstance(value, Mapping))  # check_keys sees them all
-        return to_typed(raw, node, own)
+        config = plain_config(name, node, overrides, **values)
+        if config is not None:
+            return config
+        from gnnperf.predict.composition.with_hydra import composed_by_hydra
+
+        return composed_by_hydra(name, node, overrides, values)
 
 
 @contextmanager
@@ -173,52 +104,23 @@ def in_our_words(node: type) -> Iterator[None]:
         yield
     except InputError:
         raise
-    except MissingConfigException as error:
-        raise missing_choice(error.missing_cfg_file, error.options, str(error)) from error
-    except OverrideParseException as error:
-        raise unreadable(error.override, error.message) from error
-    except (HydraException, OmegaConfBaseException) as error:
-        raise explain(error, node) from error
-    except ValueError as error:  # hydra's own, e.g. for `model=3` where a choice is due
-        *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-        if not str(frame.f_globals.get("__name__")).startswith("hydra."):
+    except Exception as error:
+        message = None
+        if "hydra" in sys.modules:
+            from gnnperf.predict.composition.with_hydra import refusal
+
+            message = refusal(error, node)
+        if isinstance(error, OSError) and message is None:
+            message = _of_system(error)
+        if message is None:
             raise
-        raise InputError(str(error).splitlines()[0], remedy=REMEDY) from error
-    except OSError as error:
-        if error.errno in NO_SPACE:
-            raise InputError(f"an output cannot be written ({error.strerror})", where="out",
-                             remedy="choose a directory on a disk with space left") from error  # fmt: skip
-        if error.filename is None:
-            raise
-        what, where = str(error.strerror), str(error.filename)
-        raise InputError(what, where=where, remedy="check the path and its permissions") from error
+        raise message from error
 
 
-@contextmanager
-def nothing_left_if_refused() -> Iterator[None]:
-    """Take back the folder that hydra made for a job before it began, if the job refuses and nothing else is there."""
-    try:
-        yield
-    except (InputError, OmegaConfBaseException):
-        own = HydraConfig.get()
-        out = Path(own.runtime.output_dir)
-        if own.output_subdir and [path.name for path in out.iterdir()] == [own.output_subdir]:
-            shutil.rmtree(out)
-        raise
-
-
-def as_text(words: Sequence[str], node: type) -> list[str]:
-    """The overrides, where a key takes text with values that Hydra reads back as they are."""
-    result = []
-    for word in words:
-        key, separator, value = word.partition("=")
-        refuse_settings_of_list(node, key.lstrip("+~"), value)
-        result.append(f"{key}={literal(value)}" if separator and is_text(node, key.lstrip("+")) else word)
-    return result
-
-
-def offer(own: OwnFiles) -> None:
-    """Make the placeholders of the user's files choices of their groups."""
-    for choice, content in own.placeholders().items():
-        for group in GROUPS:
-            ConfigStore.instance().store(name=choice, node=content, group=group)
+def _of_system(error: OSError) -> InputError | None:
+    if error.errno in NO_SPACE:
+        return InputError(f"an output cannot be written ({error.strerror})", where="out",
+                          remedy="choose a directory on a disk with space left")  # fmt: skip
+    if error.filename is None:
+        return None
+    return InputError(str(error.strerror), where=str(error.filename), remedy="check the path and its permissions")

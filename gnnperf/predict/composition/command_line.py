@@ -24,6 +24,7 @@ from gnnperf.hardware import CLUSTER_GROUP, DEVICE_GROUP, INTERPOLATION, PLAN_GR
 
 OWN = "own_file"
 GROUPS = (DEVICE_GROUP, CLUSTER_GROUP, PLAN_GROUP)
+CONF_DIR = conf_dir(DEVICE_GROUP).parent
 PLAIN = re.compile(r"[\w./@%+:-]+", re.ASCII)  # what Hydra reads as text, or as a number, without quotes
 SWEEP = re.compile(r"(choice|range|interval|glob|shuffle|sort|tag|extend_list)\(")
 

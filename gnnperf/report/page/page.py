@@ -220,7 +220,7 @@ def _sections(
     yield "timeline", "Timeline", f"{note(TIMELINE_HELP)}{PERFETTO}{TIMELINE}"
     yield "ops", "Top ops", ops.ops(work, step_us)
     measured = estimate.measured_step_time_us is not None
-    errors = family_errors(nodes) if measured else pd.DataFrame()
+    errors = family_errors(work) if measured else pd.DataFrame()
     yield "errors", "Errors by op family", ops.errors(errors, estimate)
     if estimate.peak_memory:
         yield "memory", "Peak memory", ops.peak_memory(estimate) + memory.timelines(estimate)

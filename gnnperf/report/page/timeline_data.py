@@ -94,7 +94,8 @@ def _nodes(nodes: pd.DataFrame) -> tuple[dict[str, list[str]], list[_Column]]:
     waits = nodes["segment"].isin([str(Segment.ARRIVE), str(Segment.PEER_WAIT)])
     names = {NodeType.COMM: "exit", NodeType.COLLECTIVE: "transfer", NodeType.MEMORY: "copy"}
     look_of = {str(kind): names.get(kind, str(kind)) for kind in NodeType}
-    looks = nodes["node_type"].astype(object).map(look_of).mask(waits, "wait")
+    kinds = nodes["node_type"].astype("category").cat.rename_categories(look_of)
+    looks = kinds.cat.add_categories("wait").mask(waits, "wait")
     for name, column in {**{name: nodes[column] for name, column in WORDS.items()}, "look": looks}.items():
         code, result = pd.factorize(column)
         words[name] = ["", *_short(map(shapes_text, result) if name == "shapes" else result)]

@@ -20,7 +20,8 @@ import train
 from gnnperf.core.errors import InputError
 from gnnperf.gnn.settings import ModelConfig
 from gnnperf.gnn.training.config import LearnerKind, TrainConfig
-from gnnperf.predict.composition import CONF_DIR, composed
+from gnnperf.predict.composition import composed
+from gnnperf.predict.composition.command_line import CONF_DIR
 from gnnperf.predict.composition.entry import EntryConfig
 from research.baselines.network import Network
 from research.baselines.rows import simpler
