@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from gnnperf.memory.effects import Effect
 from gnnperf.memory.given import Variant, given, given_in, inside_bytes
-from gnnperf.memory.step_calls import SPARSE_PARTS, Call
+from gnnperf.memory.step_calls import NODE, SPARSE_PARTS, Call
 from gnnperf.memory.storages import Name, Role, Storage, Storages, TensorSlot, tensors_of
 
 # Activation checkpointing: ops of the forward that the backward runs once more, to make again what was not kept.
@@ -141,7 +141,7 @@ class Lifetimes:
                 continue
             self._near.setdefault(node.event, set()).add(storage.number)
             if passes_on:
-                times = 2 if node.node_name.startswith(_SUMS) else 1
+                times = 2 if node.name.removeprefix(NODE).startswith(_SUMS) else 1
                 self.storages.name(storage, slot.shape, result.dtype, times, actual=result.actual)
 
     def _of_others(self, slot: TensorSlot, call: Call) -> Name | None:

@@ -20,7 +20,7 @@ from gnnperf.graph import STEP_MARK, RankEvents, by_category
 from gnnperf.memory.effects import is_composite
 from gnnperf.memory.storages import Slot, slots_of
 
-_NODE = "autograd::engine::evaluate_function: "
+NODE = "autograd::engine::evaluate_function: "
 _GRADIENT = "torch::autograd::AccumulateGrad"
 _OPTIMIZER = "Optimizer.step"
 _SUBCLASS = "PythonSubclass"  # around it shapes are those of whole DTensors, in it those of this rank
@@ -56,12 +56,7 @@ class Call:
     @property
     def is_node(self) -> bool:
         """Whether it is a node of the backward."""
-        return self.name.startswith(_NODE)
-
-    @property
-    def node_name(self) -> str:
-        """Of a node: AddmmBackward0."""
-        return self.name.removeprefix(_NODE)
+        return self.name.startswith(NODE)
 
     @property
     def is_gradient(self) -> bool:
@@ -145,7 +140,7 @@ class _Reader:
                 hidden.add(row)
                 self.copies_into_buckets |= name.startswith(_COPIES_IN)
                 continue
-            node_of[row] = row if name.startswith(_NODE) else node_of.get(parent, -1)
+            node_of[row] = row if name.startswith(NODE) else node_of.get(parent, -1)
             inherits = self._sequence[row] < 0 and self._events.name[parent] == _SUBCLASS
             number_of[row] = number_of.get(parent, -1) if inherits or name == _SUBCLASS else int(self._sequence[row])
             if name in _WHOLE or name.startswith(_COPIES) or self._is_one(row, name):

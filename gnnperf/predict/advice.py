@@ -9,17 +9,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from gnnperf.core import NodeType, StepTimeKind
+from gnnperf.core import StepTimeKind
 from gnnperf.graph import Predictor
 from gnnperf.hardware import ClusterSpec
 from gnnperf.predict.assembly import Question, time_us
-from gnnperf.predict.edited import predict_edited
+from gnnperf.predict.edited import ON_DEVICES, predict_edited
 from gnnperf.predict.predictors import Predictors
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.schedule import NUM_UNROLLED
 from gnnperf.whatif import LARGEST_GRAPH, Basis, Edited, Observed, find, measured_step
 
-ON_DEVICE = (NodeType.COMPUTE, NodeType.MEMORY, NodeType.COLLECTIVE)
 MOST_UNCOVERED = 0.1  # of the nodes on devices: a device whose work is not given would seem idle
 UNCOVERED = "Findings need latencies: {:,} of {:,} nodes on devices are not covered, so none are looked for."
 TOO_LARGE = "Findings are looked for in graphs of up to {:,} nodes; this one has {:,}."
@@ -32,7 +31,7 @@ def with_findings(
     num_nodes = result.prediction.graph.num_nodes
     if num_nodes > LARGEST_GRAPH:
         return replace(result, notes=(*result.notes, TOO_LARGE.format(LARGEST_GRAPH, num_nodes)))
-    on_device = result.prediction.graph.nodes["node_type"].isin(ON_DEVICE).to_numpy()
+    on_device = result.prediction.graph.nodes["node_type"].isin(ON_DEVICES).to_numpy()
     missing, all_ = int((on_device & np.isnan(result.prediction.latency_us)).sum()), int(on_device.sum())
     if not _is_measured(result) and missing > MOST_UNCOVERED * all_:
         return replace(result, notes=(*result.notes, UNCOVERED.format(missing, all_)))

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gnnperf.core import InputError, files
+from gnnperf.core import InputError, files, untrusted
 from gnnperf.record import host_state
 
 CARD = "run.json"
@@ -81,10 +81,8 @@ def reserve(folder: Path) -> None:
     """Make the run directory."""
     if status(folder) == COMPLETE:
         raise InputError("holds a complete run", where=str(folder), remedy="give another directory or remove this one")
-    try:
+    with untrusted.reading(folder, "cannot be written"):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot be written ({error.strerror})", where=str(folder)) from error
 
 
 def write_status(run_dir: Path, description: Description, state: str, reason: str = "") -> None:

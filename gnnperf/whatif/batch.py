@@ -9,7 +9,7 @@ Shapes, FLOPs, bytes and messages change; latencies are the predictor's.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -112,12 +112,10 @@ def with_traffic(
     if unshaped.any():
         unknown += (UNSHAPED.format(int(unshaped.sum()), nodes["latency_us"][unshaped].sum() / 1e3),)
     return rewritten(
-        graph,
+        replace(graph, nodes=nodes),
         touched,
         (*unknown, *unclear),
         predicted=touched & ~is_type(graph, NodeType.HOST),
-        input_dims=nodes["input_dims"],
-        flops=nodes["flops"],
         bytes=nodes["bytes"].where(~copies, nodes["bytes"] * factor),
         message_bytes=nodes["message_bytes"].where(~sent, nodes["message_bytes"] * factor),
     )

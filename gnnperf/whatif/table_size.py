@@ -64,18 +64,14 @@ class ResizeTables:
             shape: (whole(shape[0], self.factor, "number of rows", where), shape[1]) for shape in tables(graph, self.of)
         }
         changed = change_calls(graph.nodes, lambda call: _resized(call, sizes))
-        edited = rewritten(
-            graph,
+        counted = tuple(self._counted(one, sizes) for one in graph.tables)
+        return rewritten(
+            replace(graph, nodes=changed.nodes, tables=counted),
             changed.touched,
             (COUNTED if graph.tables else UNCOUNTED, MESSAGES),
             predicted=changed.touched & ~is_type(graph, NodeType.HOST),
             result=(_result(sizes),),
-            input_dims=changed.nodes["input_dims"],
-            flops=changed.nodes["flops"],
-            bytes=changed.nodes["bytes"],
         )
-        counted = tuple(self._counted(one, sizes) for one in graph.tables)
-        return replace(edited, graph=replace(edited.graph, tables=counted))
 
     def _counted(self, counts: TableCounts, sizes: dict[Shape, Shape]) -> TableCounts:
         """Counts of a whole table, of which ranks may hold rows or columns."""

@@ -28,16 +28,6 @@ ARRIVED, RETURNED = "block arrived", "gradients of the block arrived"
 Names = tuple[str, str, str]  # of queries, keys, values
 
 
-def flash(plan: TransformerPlan, phase: Phase, names: Names) -> Lines:
-    """From queries, keys and values to `heads`."""
-    return tuple(_core(plan, names).forward(phase))
-
-
-def flash_backward(plan: TransformerPlan, names: Names) -> Lines:
-    """From `d_heads` to `d_q`, `d_k` and `d_v`."""
-    return tuple(_core(plan, names).backward())
-
-
 def once(*names: str) -> str:
     """Each name once."""
     return " ".join(dict.fromkeys(names))
@@ -78,9 +68,11 @@ class _Core:
         self.of = {"q": self.queries, "k": self.keys, "v": self.keys}
 
     def forward(self, phase: Phase) -> Iterable[Line]:
+        """From queries, keys and values to `heads`."""
         return _attended(phase, once(*self.names), self.queries, self.keys, ("heads", "sums"))
 
     def backward(self) -> Iterable[Line]:
+        """From `d_heads` to `d_q`, `d_k` and `d_v`."""
         takes = once("d_heads", *self.names, "heads", "sums")
         return _attended_backward(takes, self.queries, self.keys, ("d_q", "d_k", "d_v"))
 
@@ -220,6 +212,7 @@ class _Ring(_Core):
 CORES = {ContextExchange.RING: _Ring, ContextExchange.ALL_GATHER: _AllGather, ContextExchange.ULYSSES: _Ulysses}
 
 
-def _core(plan: TransformerPlan, names: Names) -> _Core:
+def flash(plan: TransformerPlan, names: Names) -> _Core:
+    """Attention of these queries, keys and values, as the plan's context ranks exchange them."""
     ways = plan.parallelism
     return (CORES[ways.context_exchange] if ways.context > 1 else _Core)(plan, names)

@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from gnnperf.core import Phase
 from gnnperf.generate.transformer import mlp
 from gnnperf.generate.transformer.block import Attention, Kernels, Norm, Positions
-from gnnperf.generate.transformer.context import flash, flash_backward, once
+from gnnperf.generate.transformer.context import flash, once
 from gnnperf.generate.transformer.items import Await, Group, Lane, Record, collective, fused, op, used, views
 from gnnperf.generate.transformer.mlp import B, Lines, product, with_gradients
 from gnnperf.generate.transformer.plan import Recompute, TransformerPlan
@@ -55,7 +55,7 @@ def attention(plan: TransformerPlan, phase: Phase) -> Lines:
 def core(plan: TransformerPlan, phase: Phase) -> Lines:
     """Scores, their softmax and dropout, context: what selective recomputation repeats."""
     if plan.block.attention is Attention.FLASH:
-        return flash(plan, phase, _queries_keys_values(plan))
+        return tuple(flash(plan, _queries_keys_values(plan)).forward(phase))
     return _unfused(sizes(plan), plan, phase)
 
 
@@ -63,7 +63,7 @@ def attention_backward(plan: TransformerPlan) -> Lines:
     """From the context's gradient `d_heads` to that of queries, keys and values side by side."""
     s = sizes(plan)
     if plan.block.attention is Attention.FLASH:
-        backward, transposed = flash_backward(plan, _queries_keys_values(plan)), ("transpose",) * 3
+        backward, transposed = flash(plan, _queries_keys_values(plan)).backward(), ("transpose",) * 3
         first: Lines = (views(B, "reshape", "transpose"), *backward, views(B, *transposed))
     else:
         first = _unfused_backward(s, plan)

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import torch
 
-from gnnperf.core import InputError, files, replacing_folder
+from gnnperf.core import InputError, files, replacing_folder, untrusted
 from gnnperf.hardware import DeviceSpec, LinkSpec, Measured, cluster_from, default_cluster, device_from, yaml_text
 from gnnperf.record import host_state
 from gnnperf.record.calibrate import rounds
@@ -134,12 +134,9 @@ def check_out(out: Path, overwrite: bool) -> None:
     """Before anything is measured."""
     if files.refuse_foreign(out, OWN) and not overwrite:
         raise InputError("holds a calibration already", where=str(out), remedy="choose another, or add --overwrite")
-    try:
+    with untrusted.reading(out, "cannot be written", remedy="choose a directory you may write to, with space left"):
         out.parent.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=out.parent).close()
-    except OSError as error:
-        raise InputError(f"cannot be written ({error.strerror or error})", where=str(out),
-                         remedy="choose a directory you may write to, with space left") from None  # fmt: skip
 
 
 # Results of a calibration, as a device and a cluster in the catalog's own YAML.

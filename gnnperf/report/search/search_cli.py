@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Mapping
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from gnnperf.core import InputError, Subparsers, add_command, print_result, require, require_writable, write_text
 
@@ -153,11 +154,6 @@ def _write(raw: Mapping[str, Any], plan: Any, out: Path) -> None:
     """The file's plan with the best division, whole or not at all; values are those of the file's own form."""
     from gnnperf.hardware import yaml_text
 
-    settings = {name: asdict(getattr(plan, name), dict_factory=_plain) for name in SECTIONS}
+    settings = {name: msgspec.to_builtins(getattr(plan, name)) for name in SECTIONS}
     first = {key: value for key, value in raw.items() if key not in (*SECTIONS, "source")}
     write_text(out, yaml_text({**first, **settings, **({"source": raw["source"]} if "source" in raw else {})}))
-
-
-def _plain(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Settings, those of an enum as text."""
-    return {key: str(value) if isinstance(value, str) else value for key, value in pairs}

@@ -5,7 +5,7 @@ candidates --held_bytes--> that may fit --bounds--> ascending --peak_bytes, judg
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -197,17 +197,14 @@ class _Search:
 
     def _baselines(self, given: TransformerPlan | None) -> dict[str, Option]:
         result: dict[str, Option] = {}
-        rule = next(self._by_rule(), None)
-        if rule is not None:
-            result[RULE] = self._judge(rule, RULE)
-        drawn = self._drawn()
-        if drawn is not None:
-            result[RANDOM] = self._judge(drawn, RANDOM)
+        for name, place in ((RULE, self._by_rule()), (RANDOM, self._drawn())):
+            if place is not None:
+                result[name] = self._judge(place, name)
         if given is not None:
             result[GIVEN] = self._option(given, self._bounds([given])[0], peak_bytes(given), GIVEN)
         return result
 
-    def _by_rule(self) -> Iterator[int]:
+    def _by_rule(self) -> int | None:
         """Narayanan et al. 2021, section 3: tensor ranks within a machine, then stages, as few as fit; then replicas.
 
         Micro-batches of one sample, 1F1B, sums of whole gradients; all layers computed again, as in its section 5.
@@ -219,7 +216,7 @@ class _Search:
             ways = self.plans[i].parallelism
             return -ways.world_size, ways.tensor * ways.pipeline, ways.pipeline
 
-        yield from (i for i in sorted(plain, key=size) if self._fits(i, self.problem.capacity_bytes))
+        return next((i for i in sorted(plain, key=size) if self._fits(i, self.problem.capacity_bytes)), None)
 
     def _drawn(self) -> int | None:
         """Of random candidates that fit the one with the least bound."""
