@@ -15,8 +15,6 @@ A graph is one step of a training run. Node stores of `host`, `compute`, `memory
 `device` and `link` stores hold `x` only. Edge types are the relations of the execution graph and their reverses.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

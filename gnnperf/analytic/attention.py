@@ -16,8 +16,6 @@ What a fused kernel reaches (`fused_rates`) is not fitted:
   gemm_kernel_utils.h), whose operands an SM splits at a rate of its own, whatever its units. That rate is fitted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 

@@ -12,8 +12,6 @@ Group norm (group_norm_kernel.cu): statistics of a block per sample and group, t
 operands. Backward sums with a block per sample and channel, and threads walk samples for a channel's scale.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache

@@ -1,7 +1,5 @@
 """AnalyticConstants: what the analytical model takes as given, its YAML form, and the values that ship."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Files of constants (conf/analytic/*.yaml): one reader for all of them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import is_dataclass

@@ -1,7 +1,5 @@
 """ContentionConstants: what overlapping work takes from each other, per kind of device."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 

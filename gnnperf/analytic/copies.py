@@ -8,8 +8,6 @@ An update like Adam's has half an operation per byte, vectorized and on all core
 it waits for. All ranks of a node update at the same time and share its sockets evenly.
 """
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 import numpy as np

@@ -5,8 +5,6 @@ few-shot     ... on fewer than LEAST_ROWS of them
 zero-shot    by specification: nothing of this device was measured; devices next to it are evidence of the error
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum

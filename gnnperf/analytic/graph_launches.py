@@ -4,8 +4,6 @@ latency of the call = call + kernels x per kernel        host |T4 cudaGraphLaunc
                                                          stream     |--- 497 kernels ---|
 """
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -5,8 +5,6 @@ last-level cache if the rows in flight on all SMs fit there, from DRAM if not. A
 instructions, however short it is, and blocks come in waves: SMs x rows in flight at a time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Compute nodes: launch floor plus a soft roofline (Williams, Waterman, Patterson 2009)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache

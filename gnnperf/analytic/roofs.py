@@ -4,8 +4,6 @@ attainable(I) = min(rate, bandwidth x I), I FLOPs per byte. Sustained on NVIDIA'
 products (without the power limit) and streams. Calibrated devices: measured. Others: the shares of the specification.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from gnnperf.analytic.gemm.constants import default_gemm_constants, typical

@@ -1,7 +1,5 @@
 """What a user did wrong, stated in one message: what, where, what is allowed, what to do."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ The temporary name starts with a dot, so no reader takes it for a result. What a
 next writer of the same result, a day later.
 """
 
-from __future__ import annotations
-
 import ctypes
 import gzip
 import hashlib

@@ -5,8 +5,6 @@ Longer work (training, large graphs) takes at most twice as long as with numba f
 loaded numba, nothing is gained by Python.
 """
 
-from __future__ import annotations
-
 import functools
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Boundary around readers of files that others wrote: any failure is one InputError, and memory is checked first."""
 
-from __future__ import annotations
-
 import os
 import resource
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """`gnnperf capture SCRIPT`: the graph of a training step that never ran, from a function of the user's script."""
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import inspect

@@ -1,7 +1,5 @@
 """Sections of a plan's YAML as dataclasses: every key and value checked by the types of the fields."""
 
-from __future__ import annotations
-
 import dataclasses
 import typing
 from collections.abc import Mapping, Sequence

@@ -3,8 +3,6 @@
 [[512,128],[[4,2],[4]],[]]      a tensor, a list of tensors, no tensor (or one without dimensions)
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from functools import lru_cache

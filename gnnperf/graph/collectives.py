@@ -12,8 +12,6 @@ send     arrive |···|=exit=|                a send of a host thread: once the
 recv         arrive |== transfer ==|exit|   message; it need not have come when the sender goes on
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """One rank's events as numpy arrays on the run's clock, with host nesting resolved."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from enum import IntEnum

@@ -6,8 +6,6 @@ main    |AccumulateGrad: c10d::allreduce_| more backward ... | T1 ·waiting·| o
 worker                     |------ gloo:all_reduce ------------------------|     DDP: the end of backward waits
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

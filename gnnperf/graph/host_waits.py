@@ -8,8 +8,6 @@ What cannot be read off the trace is decided for all steps and ranks together: o
 needed, the first that no recording refutes. Order by itself decides, never a distance.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod

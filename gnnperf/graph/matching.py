@@ -7,8 +7,6 @@ rank 2   lost its first kernel at the window's head:        a1  a2     aligned f
 A send and a receive are matched likewise, by the channel between their ranks.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ They group measurements of one run or move them to other runs. The network gets 
 known before the run.
 """
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 

@@ -5,8 +5,6 @@ has a formula. On a CPU device the outermost op is the node: its cost is its own
 (a lower bound where a child has none).
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ rank 1    |ProfilerStep#4|ProfilerStep#5|ProfilerStep#6|
          a step lasts until the next mark; the last one until its own end
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

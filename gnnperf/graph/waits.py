@@ -9,8 +9,6 @@ from program order. An edge that the recorded order of events refutes is not mad
 returned. For calls of a millisecond or more, the source may end later by as much as device clocks drift.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise

@@ -3,8 +3,6 @@
 A graph launch is one work per stream, unless its capture was recorded: then every kernel is a work, of its op.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """The catalog: devices, links, hosts, clusters by name, from YAML in conf/ or a file of the user's."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field, replace
 from functools import cache

@@ -17,8 +17,6 @@ in-network       2 hops, (n+1)/n S: the switch reduces on its way and multicasts
                  al. 2016, Klenk et al. 2020); a rank's whole input leaves it once, and its n-th of the result once more
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 # kind -> (hops as multiple of n-1, share of S: numerator in n-1, divided by n)

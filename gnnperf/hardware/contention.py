@@ -1,7 +1,5 @@
 """Contention: what work that runs at one moment takes from other work, in the numbers of one cluster."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Where the ranks of a recorded run sat, and the cluster that makes of a default one."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Hardware as numbers. The catalog itself is YAML in conf/hardware; there is no class per GPU."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 MEDIA = ("nvlink", "infinity_fabric", "pcie", "network", "loopback", "memory", "storage")

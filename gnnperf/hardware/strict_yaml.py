@@ -5,8 +5,6 @@ refuses what a specification does not need: tags, anchors, aliases, merge keys, 
 of Hydra, several documents, deep nesting, many values, control characters and numbers that are not finite.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import stat

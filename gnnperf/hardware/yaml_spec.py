@@ -1,7 +1,5 @@
 """Plain values -> specifications, with every key and value checked before a spec exists."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, asdict, fields

@@ -1,7 +1,5 @@
 """Edits of a graph -> the variant of the step whose memory is requested, and what no variant shows."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

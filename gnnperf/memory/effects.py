@@ -3,8 +3,6 @@
 torch takes seconds to import, and a trace is predicted more than once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field

@@ -9,8 +9,6 @@ A trace states when an op ran, not when a tensor went. The rules:
 - what no one made was there before the step: data, buffers.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

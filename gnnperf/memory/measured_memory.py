@@ -1,7 +1,5 @@
 """The measured peak in a run's card, and what of a prediction it is compared with."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum

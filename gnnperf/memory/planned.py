@@ -1,7 +1,5 @@
 """Peak memory of plans: what is held all the time, and the most that a step piles up on it. No torch."""
 
-from __future__ import annotations
-
 import itertools
 from bisect import bisect_left
 from collections import Counter

@@ -6,8 +6,6 @@ others     |== activations grow =====|===== and shrink =====|         lifetimes.
            forward                    backward                optimizer
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence

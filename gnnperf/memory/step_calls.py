@@ -6,8 +6,6 @@ autograd::engine::evaluate_function: AddmmBackward0 [seq 7]     Node: frees what
             aten::resolve_conj                                  inside of it
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ A tensor that an op returns, or a view of it, is a *name* for a storage: shape a
 first of all, the newest name that nothing has taken yet: what is made is made for somebody. Only then older ones.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import StrEnum

@@ -6,8 +6,6 @@ Strides are not recorded: tensors are taken as contiguous. Where that decides wh
 contiguous, to), the trace itself shows the copy as an op of its own.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator, Sequence
 from contextlib import suppress

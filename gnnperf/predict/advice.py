@@ -3,8 +3,6 @@
 Blind predictions for the hardware of the trace, and replays, are about the measured step instead.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Prediction -> StepPrediction: schedule the latencies, compare, and say what is missing."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

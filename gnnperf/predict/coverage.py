@@ -1,7 +1,5 @@
 """What is not covered, what to measure so that it is, and when that is too much to predict the step."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

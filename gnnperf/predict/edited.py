@@ -1,7 +1,5 @@
 """The same step with edits: predicted as the unedited one is, then distinguished from it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial

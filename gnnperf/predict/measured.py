@@ -4,8 +4,6 @@ A node takes a row's latency where op, shapes of its tensors and dtype are the r
 on a GPU the device's own time of the op's only kernel, on a CPU the call of an op that calls no other.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Measurements of a trace as a value: steps and outliers, latencies per class of nodes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Predictions of an op table: as a table, as a document, as text, with errors where the table was measured."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """`gnnperf ops` and `gnnperf coverage`. What they need is imported when they run."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -6,8 +6,6 @@ with the profiler      host |op|p|op|p|                  device-bound: kernels w
                        gpu       |======kernel======|======kernel======|
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace

@@ -16,8 +16,6 @@ Nodes that no closed form covers may be bound by arithmetic, bandwidth or launch
 ratios.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from functools import cache
 

@@ -1,7 +1,5 @@
 """mode=replay: strict replay as a prediction; latencies are measured ones and class medians."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cached_property

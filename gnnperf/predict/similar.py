@@ -10,8 +10,6 @@ length and noise are chosen by leaving groups of rows out. A family with fewer t
 measurements do not improve the left-out ones by a standard error, keeps its base. Torch is not needed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 

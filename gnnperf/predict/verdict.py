@@ -4,8 +4,6 @@ The best epoch and the shrinkage of corrections were chosen on these runs, so th
 what to expect.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum

@@ -10,8 +10,6 @@ which checks them. On the command line an entry is written without braces:
     fuse                                 an edit without settings
 """
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import fields

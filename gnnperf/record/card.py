@@ -4,8 +4,6 @@ Each rank leaves its part next to its trace; rank 0 joins the parts and writes t
 when its card states so.
 """
 
-from __future__ import annotations
-
 import json
 import statistics
 import time

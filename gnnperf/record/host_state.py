@@ -1,7 +1,5 @@
 """What a card states about a host: processor, caches, memory, clocks. Read from the kernel; null where it is silent."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

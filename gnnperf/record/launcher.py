@@ -1,7 +1,5 @@
 """Start the ranks of one run on this machine: a core each and gloo over a link, or a GPU each and NCCL."""
 
-from __future__ import annotations
-
 import ctypes
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """What a card states about a rank's place: host, cores, device, versions; no host name, user, path or variable."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import platform

@@ -11,8 +11,6 @@ optimizer's own): an annotation that began under one profile and ends under the 
     profiles        traced steps | freed |  none  | counted steps
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable
 from typing import Any

@@ -5,8 +5,6 @@ into a core's own cache, as in real programs: the profiler's code and tables are
 costs more than in a loop of one op.
 """
 
-from __future__ import annotations
-
 import re
 import statistics
 import time

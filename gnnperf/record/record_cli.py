@@ -1,7 +1,5 @@
 """`gnnperf record -- COMMAND` and `gnnperf record --recipe NAME`. torch is loaded by what runs, not by the parser."""
 
-from __future__ import annotations
-
 import argparse
 import math
 import sys

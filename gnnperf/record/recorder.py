@@ -6,8 +6,6 @@ with record("runs/mine", workload="gpt", parameters={"layers": 12}, parallelism=
         step()
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager

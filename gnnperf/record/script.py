@@ -8,8 +8,6 @@ A step ends when the first optimizer has stepped again:
 Needs torch and the standard library only.
 """
 
-from __future__ import annotations
-
 import atexit
 import json
 import os

@@ -5,8 +5,6 @@ after thousands of small objects, so in one of many runs it falls into one of fo
 first step is collected and then left out of later collections; those still happen, and stay short.
 """
 
-from __future__ import annotations
-
 import gc
 import statistics
 import threading

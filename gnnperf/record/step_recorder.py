@@ -1,7 +1,5 @@
 """StepRecorder: called at the end of every step, it turns clocks and the profiler on and off."""
 
-from __future__ import annotations
-
 import tempfile
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """`gnnperf record --out DIR -- COMMAND`: run a training command, unchanged but for who marks its steps."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

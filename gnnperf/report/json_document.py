@@ -1,7 +1,5 @@
 """prediction.json: the prediction as one strict JSON document (unknown is null)."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Predictions from Python and in notebooks: `gnnperf.predict(...)`, with a card and a table of nodes."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Numbers and sentences as people read them, the same in the console and in the HTML report."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Throughput, utilization and cost: as sentences for the console, page and notebook, and as JSON."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from gnnperf.predict import StepPrediction, Throughput

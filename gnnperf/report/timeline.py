@@ -10,8 +10,6 @@ https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
 Events are encoded column by column and written a chunk at a time: only the table of slices is as long as the trace.
 """
 
-from __future__ import annotations
-
 import heapq
 import itertools
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """The four output files of a prediction: all of them are written, or nothing is changed."""
 
-from __future__ import annotations
-
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

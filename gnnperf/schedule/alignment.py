@@ -4,8 +4,6 @@ step i   A B C D   F        what a lane (thread, stream) did in one step
 step j   A B   D E F        longest common subsequence (Myers 1986); C and E stay unaligned
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

@@ -10,8 +10,6 @@ rates at a moment depend on earlier moments only. The stretched latencies then g
 gives slack and critical path. `isolated_us` walks a recording backwards through the same rates.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numba

@@ -6,8 +6,6 @@ step 1              |-- host --|-- host --|            C(1)    period = C(K-1) -
                     |   gpu    ·····|--------------|           makespan = C(K-1) - start of step K-1
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

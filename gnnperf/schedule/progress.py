@@ -11,8 +11,6 @@ the limit, and all bytes take some (virtual scheduling, ITU-T I.371): below 0, b
     tokens           40 -> -20                                14    19 -> -41
 """
 
-from __future__ import annotations
-
 import heapq
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ The boundary of step j stays measured: when each rank began, and until when earl
 docs/concepts/schedule.md, "How a graph is validated".
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

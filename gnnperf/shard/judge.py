@@ -5,8 +5,6 @@ update, or do both with what comes before, longest among equally many kernels ar
 graph of all ranks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@
 The price is any function of a placement: the schedule of a planned graph, or of a recorded one with its tables moved.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What is searched for: a place for each table of a model on a cluster's devices, within their memory."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path

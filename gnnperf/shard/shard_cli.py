@@ -1,7 +1,5 @@
 """`gnnperf shard TABLES --devices N --hardware NAME`."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The result of `gnnperf shard`: ranked placements, what they are compared with, what each rank has to do."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from statistics import median

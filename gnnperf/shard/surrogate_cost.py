@@ -8,8 +8,6 @@ hardly depend on the placement; so is the addition of partial sums. What is foun
 (`gnnperf.shard.judge`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

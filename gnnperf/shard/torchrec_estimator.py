@@ -9,8 +9,6 @@ and backward without the launches that tables share, and vectors' way at the rat
 Only torchrec's types are needed, and only when something is estimated: this module imports without torchrec.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

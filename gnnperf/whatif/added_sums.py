@@ -6,8 +6,6 @@ after    |kernel|arrive >[all_reduce]> exit        |next kernel|
 The new parts are copies of an all_reduce of the same rank: its measured latency, scaled by the model's ratio.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

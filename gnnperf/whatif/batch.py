@@ -6,8 +6,6 @@ after    embedding [16,64]   linear [1024,128] x [384,128]   the same message   
 Shapes, FLOPs, bytes and messages change; latencies are the predictor's.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass, replace
 from math import prod

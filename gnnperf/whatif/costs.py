@@ -9,8 +9,6 @@ The part without a formula (missing values, children of the op) grows with the b
 inputs that keep their shapes count as read once.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable

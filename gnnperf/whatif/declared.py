@@ -6,8 +6,6 @@ input stall   [T1|first op]        ->  [T1 + stall|first op]      in every step
 pause         | forward |T1| backward |  ->  | forward |T1 + us| backward |
 """
 
-from __future__ import annotations
-
 import difflib
 from dataclasses import dataclass
 from enum import StrEnum

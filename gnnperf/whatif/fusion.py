@@ -4,8 +4,6 @@ before   [T1|add]-[T1|mul]-[T1|relu]-[T1|linear]      each reads its inputs and 
 after    [T1|relu*]-[T1|linear]                       * all FLOPs; intermediate results stay in registers
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from math import prod
 

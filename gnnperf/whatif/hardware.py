@@ -1,7 +1,5 @@
 """Other devices, links and clusters: the graph stays, the predictor takes another cluster."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

@@ -6,8 +6,6 @@ after                            [T1|baddbmm]-[T1|stack]      three times the FL
 Wang et al. 2021, "Horizontally Fused Training Array" (HFTA).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace

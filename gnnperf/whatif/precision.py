@@ -5,8 +5,6 @@ all        everything that has the old dtype, messages included                 
 compress   [T1|all_reduce] of 4 n bytes -> 4 n x ratio + extra bytes, or n x bytes of the new dtype
 """
 
-from __future__ import annotations
-
 import difflib
 from dataclasses import dataclass, field
 from math import isnan

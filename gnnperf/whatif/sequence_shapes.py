@@ -7,8 +7,6 @@ linear                         data [512,128]          512 = 8 x 64: tokens
 add                            [8,64,128] + [64,128]   a parameter laid along the sequence: a row per place
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 

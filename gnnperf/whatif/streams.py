@@ -7,8 +7,6 @@ after    stream 0   |- gemm -|- gemm -|            gemms no longer wait for the 
 Only `feeds` edges give the order; a kernel without any stays where it is.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

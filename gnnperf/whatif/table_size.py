@@ -6,8 +6,6 @@ after    embedding_bag [400000,32], [4096]    dense gradient [400000,32]    fuse
 Look-ups stay; work on every row (a dense gradient and its update) grows.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import pandas as pd

@@ -11,8 +11,6 @@ halves is on every rank: norms, embeddings, logits.
     4 ranks      0 1    | 2 3                       data-parallel groups 0 2 and 1 3, half of the gradients each
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ host     [T1|T2|T4|T5|T4|T3]      one unit; on a CPU device [T1|compute]
 device      [gemm]  [bias]
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -4,8 +4,6 @@ later      |issue|T1| more work ... |T1 ·waits·| takes the result      the tra
 blocking   |issue|T1 ·waits·| more work ... |T1| takes the result
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -7,8 +7,6 @@ Every rank keeps its own batch. Groups of a replica (tensor, pipeline) stay; the
 their ranks. A run without data-parallel groups (data_parallel: 1) becomes several replicas, which add up gradients.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import prod

@@ -11,8 +11,6 @@ tree between them (since 2.18). With `all_reduce: hierarchical` the library redu
 HOROVOD_HIERARCHICAL_ALLREDUCE, BlueConnect).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -8,8 +8,6 @@ So P Q is FLOPs over the rest, and the stride is the edge's ratio, rounded. The 
 the recorded operands leave of the bytes. Three axes are treated as two, of the same number of pixels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod

@@ -16,8 +16,6 @@ float32 and channels last, are cuDNN's: lane cycles of a multiply-add, more for 
 name shows which, or else its dtype and, backward, a kernel more than torch's two.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

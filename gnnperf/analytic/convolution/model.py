@@ -22,8 +22,6 @@ F(3 x 3, 4 x 4) (section 3), summed over tiles, and unfused: cuDNN has no fused 
 not give are fitted (`ConvolutionConstants`).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from functools import cache

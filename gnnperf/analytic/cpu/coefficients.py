@@ -5,8 +5,6 @@
 An op that was never seen pays its family's prices, a family that was never seen those of elementwise ops.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from itertools import chain

@@ -27,8 +27,6 @@ are rounded up, and weights are brought into that order. Every count grows with 
 faster, except where a convolution fills no vector and other code takes over.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

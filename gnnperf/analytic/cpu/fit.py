@@ -9,8 +9,6 @@ An op with many calls in many sizes pays its own prices, one with few the family
 2007, chapter 12). Gauss and Newton's method, damped (Levenberg, Marquardt); slopes of a log of a sum are shares.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

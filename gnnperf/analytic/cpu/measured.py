@@ -1,7 +1,5 @@
 """Calls whose latency is known, for fitting: of recorded graphs, and of a calibration's op table."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path

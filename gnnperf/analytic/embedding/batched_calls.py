@@ -13,8 +13,6 @@ rows leave a part of it idle and count as BUSY_COLUMNS.
 A planned lookup states its tables instead of tensors: `input_dims` is one list of BatchedTable, whole numbers each.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, fields

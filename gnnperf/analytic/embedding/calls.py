@@ -5,8 +5,6 @@ table), uniform access is assumed, and cold caches. What the table's rows are in
 it follows from the bytes, of which the written table is what lookups leave over.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np

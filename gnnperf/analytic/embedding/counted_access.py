@@ -7,8 +7,6 @@ maximization (Laird 1978, nonparametric maximum likelihood; Efron and Thisted 19
 way). To take the counts themselves for rates would make rows that were requested once by chance look hot.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache

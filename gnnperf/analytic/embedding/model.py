@@ -10,8 +10,6 @@ approximation of what a cache of a given size keeps. A warm call finds what the 
 looked up in turn share the caches.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Matrix products: batch, m, n and k of each op from its shapes, then `gnnperf.analytic.gemm.model`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod

@@ -1,7 +1,5 @@
 """Constants of the GEMM model: what they mean, their YAML form with version and provenance, the values that ship."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cache

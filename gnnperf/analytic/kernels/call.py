@@ -1,7 +1,5 @@
 """KernelCall: one distinct op call as the graph holds it, and what is predicted for it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum

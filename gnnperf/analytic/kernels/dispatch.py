@@ -1,7 +1,5 @@
 """From op calls to latencies: the closed form of a call's family, or the plain roofline where none applies."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 

@@ -10,8 +10,6 @@ those of the kernels that made its parts or that read its result. Its cycles per
 have no such form: time per wave of a kernel's kind misses by a factor of three to four on other projects.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

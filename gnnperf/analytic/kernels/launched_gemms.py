@@ -14,8 +14,6 @@ The least upper bound of its launches is taken for layers, whose sizes are mostl
 for batches, which have few tiles. Kernels of SIMT units only: others may swizzle their grid. Nothing is fitted.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import deque

@@ -9,8 +9,6 @@ get_fused_kernel_name), so instructions are counted at their least. A buffer tha
 written but counts once. A recording without shapes has no buffers, and no prediction.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from functools import cache

@@ -1,7 +1,5 @@
 """MemoryConstants: what the models of memory-bound kernels take as given."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache

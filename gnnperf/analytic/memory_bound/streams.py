@@ -8,8 +8,6 @@ that order, so the step is soft). Ops of
 programs are taken to miss: no share of hits predicts the kernels of public traces better.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

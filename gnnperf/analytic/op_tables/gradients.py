@@ -1,7 +1,5 @@
 """Gradients of ops as the calls that torch makes of them (derivatives.yaml of PyTorch 2)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from math import prod
 

@@ -1,7 +1,5 @@
 """Rows of an op table -> latency, bound, or the reason why there is no prediction."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

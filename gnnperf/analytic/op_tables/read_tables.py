@@ -1,7 +1,5 @@
 """Op tables as rows: the Parquet of `gnnperf calibrate`, CSV, or JSON lines as `gnnperf calibrate --ops` reads them."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Mapping

@@ -4,8 +4,6 @@ A row lists tensors only, a recorded call all arguments. Where an op takes somet
 cost depends on it, its schema is here (native_functions.yaml of PyTorch 2): "*" stands for a tensor.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any

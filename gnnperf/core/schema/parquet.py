@@ -4,8 +4,6 @@ A page may say "the same value again" a million times, so a file of a kilobyte c
 width and a count in the footer. Texts are decoded as a dictionary and indices first, and their total length is checked.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Collection
 from pathlib import Path

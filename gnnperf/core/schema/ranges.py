@@ -3,8 +3,6 @@
 A range is part of a field's type, so that the class which owns the field states it. NaN lies in no range.
 """
 
-from __future__ import annotations
-
 import warnings
 from typing import Annotated, Any, TypeVar
 

@@ -1,7 +1,5 @@
 """Columns of the tables: events, nodes, edges, predictions, features; the check of a table that enters a package."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Kinds of everything: events, nodes, relations, evidence, phases, sources, families."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 

@@ -1,7 +1,5 @@
 """One rank of a program, run on tensors without data: the profile of some of its steps, and what it communicated."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

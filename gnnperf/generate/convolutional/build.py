@@ -1,7 +1,5 @@
 """ConvolutionalPlan -> ExecutionGraph: one replica, which stands for all of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from gnnperf.core import Phase

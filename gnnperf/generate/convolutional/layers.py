@@ -4,8 +4,6 @@ Each layer knows its input and its result, its forward ops, and its backward ops
 result.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from gnnperf.core import Phase

@@ -6,8 +6,6 @@ block    x -- conv norm relu -- conv norm [relu -- conv norm] -- + -- relu
          `------------- nothing, or conv [norm] ---------------'
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

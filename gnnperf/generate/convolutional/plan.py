@@ -1,7 +1,5 @@
 """What is requested of a residual network that never ran: its layers, how a rank trains it, over how many replicas."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum

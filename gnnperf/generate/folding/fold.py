@@ -4,8 +4,6 @@ before   rank 0 .. rank 7, each [T1|gemm|...|arrive]>[all_reduce of 8]>[exit|...
 after    rank 0 (stands for 8)  [T1|gemm|...|arrive]>[all_reduce of 8]>[exit|...]      1 x nodes, groups of 8
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

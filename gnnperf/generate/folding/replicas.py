@@ -7,8 +7,6 @@ groups     0 1 | 2 3 | ...   size 2, stride 1       of a replica: stays
            0 .. 7            size 8, stride 1       holds whole data-parallel groups: grows
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Ranks hold different tables, so all of them are in it unless others are requeste
 (`lookups.Shared`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from gnnperf.core import Phase

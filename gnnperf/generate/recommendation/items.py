@@ -4,8 +4,6 @@ A transfer of all ranks begins when the kernels issued before it are done. Kerne
 awaited on.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a rank does with its tables: indices from everywhere, lookups, updates, dense gradients of replicated ones."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

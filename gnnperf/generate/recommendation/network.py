@@ -8,8 +8,6 @@ the backward pass goes on (Li et al. 2020, PyTorch DDP: the first bucket of a pe
 Names of tensors: NAME_I is the result of layer I of a perceptron, d_NAME the gradient on its way down.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 

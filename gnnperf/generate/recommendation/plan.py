@@ -1,7 +1,5 @@
 """What is requested of a recommendation model that never ran: tables, perceptrons, and which rank holds what."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from enum import StrEnum

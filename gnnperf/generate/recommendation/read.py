@@ -12,8 +12,6 @@
 `count: 12` in a table stands for twelve equal ones, NAME_0 to NAME_11.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What layers keep for their backward pass, and where it lies in between."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from gnnperf.core import Phase

@@ -1,7 +1,5 @@
 """What a layer is made of: the parts in which published transformers differ."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 

@@ -1,7 +1,5 @@
 """TransformerPlan -> ExecutionGraph: the graph of a step that never ran, in the form that recorded ones have."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

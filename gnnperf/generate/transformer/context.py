@@ -10,8 +10,6 @@ Fused kernels exchange as TransformerEngine does (context_parallel.py): backward
 own one comes home. Eager ones are torch's (_context_parallel/_attention.py): sums in float32, blocks copied to be sent.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from gnnperf.core import Phase

@@ -4,8 +4,6 @@ Both ends hold a tied embedding, a part of its rows per tensor-parallel rank. Th
 on each rank's columns, with three sums over ranks of a number per token (Shoeybi et al. 2019, section 3).
 """
 
-from __future__ import annotations
-
 from gnnperf.generate.transformer import layer
 from gnnperf.generate.transformer.block import Positions
 from gnnperf.generate.transformer.items import Group, Line, collective, fused, op, used

@@ -5,8 +5,6 @@ replicas  whole sum        all-reduce (2 P (n - 1) / n on the wire)
 sharded   its part         reduce-scatter (P (n - 1) / n); the parameters' all-gather after the update sends as much
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

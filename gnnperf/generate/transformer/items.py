@@ -4,8 +4,6 @@ Streams order what is on them; an `Await` orders more, as CUDA's events do: what
 event has happened, that is when everything that the event's lane had been given before its `Record` has ended.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

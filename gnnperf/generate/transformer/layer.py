@@ -18,8 +18,6 @@ In brackets: with sequence parallelism the input of a product is gathered, and g
 keeps its part only; the product's result is scattered.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from gnnperf.core import Phase

@@ -6,8 +6,6 @@
 Replicas wait for each other at the end of a step, so the one with most work stands for all of them.
 """
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Iterable

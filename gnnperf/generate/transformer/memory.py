@@ -9,8 +9,6 @@ arXiv 1910.02054, section 3.1): float32 copies of parameters and two moments. Wh
 float32 gradients next to, unless they are summed in float32.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache

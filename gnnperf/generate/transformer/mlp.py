@@ -3,8 +3,6 @@
 Lines hold the items of a program and, after each op, which tensors it takes and makes (gnnperf.generate.uses).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from gnnperf.core import Phase

@@ -7,8 +7,6 @@
 docs/concepts/search.md has the bubble of each order.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """What the ranks of one stage do in a step, item by item."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from gnnperf.core import Phase

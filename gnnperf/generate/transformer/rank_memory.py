@@ -3,8 +3,6 @@
 Between the stretches of a step stand the changes that no op of a layer makes (docs/concepts/memory.md, plans).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -7,8 +7,6 @@ compute        |-- kernel --|          ,->|-- kernel --|
 tensor                       arrive ... exit     `waits
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

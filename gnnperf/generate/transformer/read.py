@@ -1,7 +1,5 @@
 """A plan from a mapping, as conf/plan/NAME.yaml holds it: every key and value checked."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -7,8 +7,6 @@
 Which experts are popular is drawn anew for each layer and step. All layers of a step have the mean load of its layers.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -5,8 +5,6 @@ mask recorded as true counts only the pairs that are not masked, because the fus
 FlashAttention-2, section 3.1). Bytes: q, k, v, output and gradients once; the scores stay on chip (Dao et al. 2022).
 """
 
-from __future__ import annotations
-
 from math import prod
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ FLOPs as in torch.utils.flop_counter: 2 x (elements on the small side) x (weight
 weight already has input channels / groups in its second place, so groups cancel.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod

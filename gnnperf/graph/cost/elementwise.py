@@ -1,7 +1,5 @@
 """Elementwise ops, losses and random fills: every input read once (before broadcasting), the result written once."""
 
-from __future__ import annotations
-
 from math import prod
 
 from gnnperf.core import OpFamily

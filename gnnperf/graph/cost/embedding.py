@@ -1,7 +1,5 @@
 """Embedding lookups: rows gathered, pooled, written; backward: gradients scattered. Reuse in cache is not counted."""
 
-from __future__ import annotations
-
 from math import nan, prod
 
 from gnnperf.core import OpFamily

@@ -1,7 +1,5 @@
 """Matrix products. FLOPs as in torch.utils.flop_counter (bias not counted); bytes: operands once, result once."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import prod
 

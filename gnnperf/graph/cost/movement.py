@@ -1,7 +1,5 @@
 """Ops that move data without computing: copies, gathers, scatters; and views, which move nothing."""
 
-from __future__ import annotations
-
 from math import prod
 
 from gnnperf.core import OpFamily

@@ -1,7 +1,5 @@
 """OpCall: recorded inputs of one op call, from the JSON texts of schema.EVENT_COLUMNS; Work: what a formula returns."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import dataclass

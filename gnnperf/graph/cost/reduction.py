@@ -1,7 +1,5 @@
 """Reductions, scans, sorts and pooling."""
 
-from __future__ import annotations
-
 from math import prod
 
 from gnnperf.core import OpFamily

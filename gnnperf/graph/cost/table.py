@@ -1,7 +1,5 @@
 """The table of formulas, and `op_cost`, which looks a call up in it."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from functools import lru_cache

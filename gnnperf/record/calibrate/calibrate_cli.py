@@ -1,7 +1,5 @@
 """`gnnperf calibrate`. torch is loaded by what runs, not by the parser."""
 
-from __future__ import annotations
-
 import argparse
 import math
 from pathlib import Path

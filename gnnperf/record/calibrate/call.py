@@ -1,7 +1,5 @@
 """From an OpPoint to something that can be called: the op by its schema, tensors with random contents."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from functools import partial

@@ -1,7 +1,5 @@
 """Collectives and send/receive between ranks: the suite, and what every rank does to time it."""
 
-from __future__ import annotations
-
 import random
 import re
 import statistics

@@ -1,7 +1,5 @@
 """One round, in a process of its own (new pages, new addresses): `python -m gnnperf.record.calibrate.job JOB`."""
 
-from __future__ import annotations
-
 import math
 import os
 import random

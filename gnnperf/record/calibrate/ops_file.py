@@ -8,8 +8,6 @@
 The last one adds a sparse gradient of 256 rows to a table of 1000.
 """
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """What is measured: one op at one size, or one collective of one group. Plain values, so that they travel as JSON."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Rounds: the whole schedule again, in a new process and another order each time, until the time is used."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

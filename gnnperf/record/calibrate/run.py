@@ -1,7 +1,5 @@
 """A calibration, from the machine at hand to the files."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

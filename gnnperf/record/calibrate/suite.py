@@ -1,7 +1,5 @@
 """The points of a calibration: products, streams, the launch floor and embedding lookups, from small to large."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import prod

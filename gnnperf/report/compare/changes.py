@@ -9,8 +9,6 @@ The critical path passes every moment of a step once, so its parts add up to the
 of the step. A part that grew and is nowhere on the path changes the sums over all ranks, which stand next to it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 
 import numpy as np

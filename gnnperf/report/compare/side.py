@@ -1,7 +1,5 @@
 """One of the two that are compared: a step time, and the nodes that it is made of."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from pathlib import Path

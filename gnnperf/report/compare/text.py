@@ -1,7 +1,5 @@
 """A comparison on the terminal and as JSON."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import asdict, dataclass

@@ -1,7 +1,5 @@
 """Where the time goes: by source, node type, phase, op family and rank; what each rank does with the step."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """What changed between two steps: a waterfall, and bars before and after."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

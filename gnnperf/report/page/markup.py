@@ -1,7 +1,5 @@
 """Text to HTML: everything is escaped, but for what is marked as markup."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What ranks hold over the step, as areas on top of each other."""
 
-from __future__ import annotations
-
 from html import escape
 
 from gnnperf.memory import Part, Timeline

@@ -1,7 +1,5 @@
 """Tables of ops: the ones that take most of the step, how far families are off, what is not covered."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

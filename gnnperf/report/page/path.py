@@ -1,7 +1,5 @@
 """The critical path: where it runs when, and for how long at what."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A chart as SVG inside a page: axes, lines, dots, words. Colors are the page's CSS classes, light and dark."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The roofline of a device as table, words and log-log picture: on the terminal, as an HTML page, and as CSV."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

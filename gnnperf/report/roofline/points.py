@@ -8,8 +8,6 @@ How near it is to the roof is given node by node, since a family has calls of ma
 Above 1: the bytes came from caches, of which a roofline of the memory knows nothing.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any

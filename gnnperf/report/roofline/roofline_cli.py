@@ -1,7 +1,5 @@
 """`gnnperf roofline FOLDER`."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

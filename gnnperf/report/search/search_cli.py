@@ -1,7 +1,5 @@
 """`gnnperf search PLAN --gpu NAME --devices N`, and of a trace."""
 
-from __future__ import annotations
-
 import argparse
 import re
 from collections.abc import Mapping

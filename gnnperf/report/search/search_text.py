@@ -1,7 +1,5 @@
 """The result of a search for readers and for programs: what is best, why others lose, what is proven."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 

@@ -3,8 +3,6 @@
 trace --batch, tensor, world_size--> edited steps, as `gnnperf what-if` predicts them --> time of a sample, memory, cost
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product

@@ -3,8 +3,6 @@
 candidates --held_bytes--> that may fit --bounds--> ascending --peak_bytes, judge--> best, and what is proven
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 

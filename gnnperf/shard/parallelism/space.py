@@ -3,8 +3,6 @@
 The model, its block, the global batch and how gradients are summed stay as the plan has them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product

@@ -9,8 +9,6 @@ tables      rank 0     |= lookups =|arrives ···········|== all_to_all
 slow copy   link       |------------ 9 ms ------------|       64 MB; at the rate that the link sustains: 2 ms
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

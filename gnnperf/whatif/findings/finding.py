@@ -1,7 +1,5 @@
 """The step that rules look at, what a rule suspects, and the finding once an edit gives the gain of a remedy."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum

@@ -7,8 +7,6 @@ input_stall    thread   |······ T1 ······|op|T1|op|T1|op
 stalls         host     |op|op|··· cudaMalloc, 320 ms ···|op|op|
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

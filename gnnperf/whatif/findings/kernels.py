@@ -8,8 +8,6 @@ device   |add|mul|relu|     three times through memory      ->     |add mul relu
 device   |mm|mm|mm|mm|      models or towers in a row       ->     |bmm|            Wang et al. 2021 (HFTA)
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

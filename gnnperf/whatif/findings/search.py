@@ -1,7 +1,5 @@
 """All rules on one step; each suspect is judged by what its remedy, as an edit, does to the step time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from gnnperf.core import InputError, each

@@ -11,8 +11,6 @@ time that the sustained roof allows over the time that it takes. Work of which n
 bytes are not known, runs in isolation and in its place.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
