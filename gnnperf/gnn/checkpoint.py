@@ -27,7 +27,7 @@ from gnnperf.gnn.models.stored import check_network, feature_names
 from gnnperf.gnn.settings import ModelConfig
 from gnnperf.gnn.trust import Shares, Trust, fit_trust
 
-FORMAT, SCHEMA_VERSION = "gnnperf checkpoint", 16
+FORMAT, SCHEMA_VERSION = "gnnperf checkpoint", 15
 LIBRARIES = ("torch", "torch-geometric", "lightning", "numpy", "pandas")
 OURS = "a checkpoint.pt that train.py wrote"
 RETRAIN = "train again with this version of gnnperf"

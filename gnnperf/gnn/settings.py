@@ -55,6 +55,7 @@ class ModelConfig:
 
     hidden_channels: int = 64  # width of every node's state
     num_layers: int = 6  # rounds of message passing; 0 is a multi-layer perceptron per node
+    dropout: float = 0.05  # share of the state dropped in training
     # share of codes replaced by the unknown code in training, so that its embedding is trained
     op_dropout: float = 0.05
 
@@ -62,4 +63,5 @@ class ModelConfig:
         """Refuse values that cannot work."""
         require(1 <= self.hidden_channels <= 4096, "model.hidden_channels", self.hidden_channels, "1 to 4096")
         require(0 <= self.num_layers <= 64, "model.num_layers", self.num_layers, "0 to 64")
+        require(0 <= self.dropout < 1, "model.dropout", self.dropout, "0 <= dropout < 1")
         require(0 <= self.op_dropout < 1, "model.op_dropout", self.op_dropout, "0 <= op_dropout < 1")

@@ -122,7 +122,7 @@ WEIGHT = "weights/heads.host.last.weight"
         ("model/hidden_channels", 8.0, "hidden_channels"),
         ("model/hidden_channels", True, "hidden_channels"),
         ("model/num_layers", 64, "weights"),
-        ("model/op_dropout", math.nan, "op_dropout"),
+        ("model/dropout", math.nan, "dropout"),
         ("vocabulary", None, "vocabulary"),
         ("vocabulary/words/host/op_name", ["a", "a"], "vocabulary"),
         ("vocabulary/words/host/op_name", [3], "vocabulary"),

@@ -83,7 +83,7 @@ class TypedGNN(nn.Module):
             {t: WorkEncoder(len(WORK_NAMES), codes[t], width, config.op_dropout) for t in WORK}
         )
         self.num_layers = config.num_layers
-        rounds = (MessagePassing(width, MESSAGE_RELATIONS) for _ in range(config.num_layers))
+        rounds = (MessagePassing(width, config.dropout, MESSAGE_RELATIONS) for _ in range(config.num_layers))
         self.layers = nn.ModuleList(rounds)
         self.heads = nn.ModuleDict({t: Head(width) for t in WORK})
 

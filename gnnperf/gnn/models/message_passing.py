@@ -90,15 +90,16 @@ class MessagePassing(nn.Module):
     """state + W relu(W_own norm(state) + sum over relations of W_r mean of senders), on all node types at once.
 
     States of all types share one width, so nodes of every type are rows of one matrix, and a relation is one edge list
-    for all types. A relation without edges costs nothing.
+    for all types. A relation without edges costs nothing. `dropout` is the share of the update dropped in training.
     """
 
-    def __init__(self, hidden_channels: int, relations: tuple[str, ...]) -> None:
+    def __init__(self, hidden_channels: int, dropout: float, relations: tuple[str, ...]) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(hidden_channels)
         self.own = nn.Linear(hidden_channels, hidden_channels)
         self.relations = nn.ModuleDict({r: nn.Linear(hidden_channels, hidden_channels, bias=False) for r in relations})
         self.out = nn.Linear(hidden_channels, hidden_channels)
+        self.dropout = nn.Dropout(dropout)
 
     def forward(self, state: Tensor, messages: Messages) -> Tensor:
         """[num_nodes, hidden_channels] -> [num_nodes, hidden_channels]."""
@@ -107,4 +108,4 @@ class MessagePassing(nn.Module):
         if messages.slots_of:
             sent = [self.relations[relation](mean) for relation, mean in messages.means(normed).items()]  # [n, ..] each
             mixed = mixed.index_add(0, messages.receivers, torch.cat(sent))
-        return state + self.out(torch.relu(mixed))
+        return state + self.dropout(self.out(torch.relu(mixed)))

@@ -38,7 +38,7 @@ class LearnerKind(StrEnum):
 class OptimConfig:
     """Optimizer and loss."""
 
-    # AdamW's, at the peak of the schedule (linear warm-up and decay); matrices between states take larger steps
+    # AdamW's, at the peak of the schedule (linear warm-up, cosine decay); matrices between states take larger steps
     # (`training.optimizer`)
     learning_rate: float = 3e-3
     weight_decay: float = 1e-4  # relative to the learning rate, as AdamW's
@@ -67,7 +67,7 @@ class OptimConfig:
 class TrainerConfig:
     """The loop."""
 
-    max_epochs: int = 20  # passes over the training steps
+    max_epochs: int = 30  # passes over the training steps
     progress_bar: bool = True  # draw one
     threads: int = 1  # CPU threads; 1 keeps results bit-identical on every machine with the same libraries
 

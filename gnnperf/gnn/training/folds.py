@@ -28,7 +28,7 @@ from gnnperf.graph import Prediction
 
 NUM_FOLDS = 4
 RUNS_PER_PROGRAM = 8  # that are judged: schedules take longest
-EPOCHS = 0.2  # of the training's, per fold
+EPOCHS = 0.125  # of the training's, per fold
 
 
 @contextmanager

@@ -73,14 +73,14 @@ def node_error(errors: Tensor, nodes: LabeledNodes, share_weight: float) -> Tens
 
 
 class LatencyModule(lightning.LightningModule):
-    """Trains a TypedGNN on node latencies; the seed is of the codes that are dropped."""
+    """Trains a TypedGNN on node latencies; the seed is of dropout."""
 
     def __init__(self, model: TypedGNN, config: OptimConfig, seed: int) -> None:
         super().__init__()
         self.model, self.config, self.seed = model, config, seed
 
     def on_train_batch_start(self, batch: HeteroData, batch_idx: int) -> None:
-        """Dropped codes depend on seed and batch only, so that a resumed run repeats an uninterrupted one."""
+        """Dropout depends on seed and batch only, so that a resumed run repeats an uninterrupted one."""
         count = self.config.batches_per_step
         torch.manual_seed(self.seed * 1_000_003 + self.global_step * count + batch_idx % count)
 
@@ -100,7 +100,7 @@ class LatencyModule(lightning.LightningModule):
         self.log("val_log_error", (nodes.residual - nodes.target).abs().sum() / max(len(nodes.target), 1), **size)
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
-        """Linear warm-up and decay over all steps."""
+        """Linear warm-up and cosine decay over all steps."""
         config = self.config
         optimizer = Muon(self.parameters(), self.model.matrices(), config.learning_rate, config.weight_decay)
         total = max(int(self.trainer.estimated_stepping_batches), 1)
@@ -118,8 +118,8 @@ class LatencyModule(lightning.LightningModule):
 
 
 def learning_rate_share(step: int, total: int, warmup_share: float) -> float:
-    """Share of the peak learning rate at an optimizer step: linear from 0, and linear to 0."""
+    """Share of the peak learning rate at an optimizer step: linear from 0, then half a cosine to 0."""
     warmup = max(round(warmup_share * total), 1)
     if step < warmup:
         return (step + 1) / warmup
-    return 1.0 - (step - warmup) / max(total - warmup, 1)
+    return 0.5 * (1.0 + math.cos(math.pi * (step - warmup) / max(total - warmup, 1)))

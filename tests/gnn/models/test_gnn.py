@@ -114,7 +114,7 @@ def test_a_mean_of_senders_by_hand() -> None:
 
 def test_a_layer_without_any_edge_keeps_every_node() -> None:
     state, none = torch.randn(3, 8), arrange({}, num_nodes=3)
-    out = MessagePassing(8, MESSAGE_RELATIONS)(MessagePassing(8, ())(state, none), none)
+    out = MessagePassing(8, 0.0, MESSAGE_RELATIONS)(MessagePassing(8, 0.0, ())(state, none), none)
     assert out.shape == (3, 8)
     assert torch.isfinite(out).all()
 

@@ -110,7 +110,7 @@ def test_ones_own_file_in_a_sweep(run: Run, own: tuple[Path, Path]) -> None:
         ("seed=null", "seed: bad value None", "a whole number"),
         ("seed=-1", "seed: bad value -1", "0 to 4294967295"),
         ("model.hidden_channels=1.5", "model.hidden_channels: bad value 1.5", "a whole number"),
-        ("model.op_dropout=1", "model.op_dropout: bad value 1.0", "0 <= op_dropout < 1"),
+        ("model.dropout=1", "model.dropout: bad value 1.0", "0 <= dropout < 1"),
         ("trainer.progress_bar=maybe", "trainer.progress_bar: bad value 'maybe'", "true or false"),
         ("data.bucket_bytes=x", "data.bucket_bytes: bad value 'x'", "a number or null"),
         ("seed=[1", "cannot read the override 'seed=[1'", "key=value"),
