@@ -29,6 +29,8 @@ from .plugins import plugin_names as plugin_names
 from .progress import bars_on_terminal as bars_on_terminal
 from .progress import each as each
 from .progress import task as task
+from .schema.features import NUM_TEXT_FEATURES as NUM_TEXT_FEATURES
+from .schema.features import WORK_FEATURES as WORK_FEATURES
 from .schema.parquet import read_parquet as read_parquet
 from .schema.ranges import LogHigh as LogHigh
 from .schema.ranges import LogLow as LogLow
@@ -42,9 +44,7 @@ from .schema.tables import EVIDENCE_COLUMNS as EVIDENCE_COLUMNS
 from .schema.tables import LABEL_COLUMNS as LABEL_COLUMNS
 from .schema.tables import LAUNCH_COLUMNS as LAUNCH_COLUMNS
 from .schema.tables import NODE_COLUMNS as NODE_COLUMNS
-from .schema.tables import NUM_TEXT_FEATURES as NUM_TEXT_FEATURES
 from .schema.tables import PREDICTION_COLUMNS as PREDICTION_COLUMNS
-from .schema.tables import WORK_FEATURES as WORK_FEATURES
 from .schema.tables import Column as Column
 from .schema.tables import names as names
 from .schema.words import DEVICE_KINDS as DEVICE_KINDS

@@ -1,4 +1,4 @@
-"""A subcommand of `gnnperf`: examples in its help, and its result as text or as JSON; how often a command collects."""
+"""What commands share: examples in the help, results as text or as JSON, a cycle collector that runs rarely."""
 
 from __future__ import annotations
 

@@ -62,7 +62,9 @@ from .training.fit import build_model as build_model
 from .training.fit import fit as fit
 from .training.fit import keep_what_helps as keep_what_helps
 from .training.folds import leaving_programs_out as leaving_programs_out
-from .training.folds import unseen_predictions as unseen_predictions
+from .training.folds import shrunk as shrunk
 from .training.folds import unseen_shares as unseen_shares
 from .training.look import log_outputs as log_outputs
 from .training.look import open_log as open_log
+from .training.shares import Judged as Judged
+from .trust import UNSEEN as UNSEEN

@@ -38,6 +38,7 @@ class Shares:
 
 
 NONE = Shares(0.0, 0.0)
+UNSEEN = "program not in training"
 
 
 def program_of(step: Step) -> str:
@@ -62,6 +63,11 @@ class Trust:
     # kind of node -> what counts in programs that training lacks; other kinds keep the base there
     unseen: Mapping[str, Shares] = field(default_factory=dict)
 
+    def unseen_weights(self, kind: np.ndarray) -> np.ndarray:
+        """[num_nodes] `trust_kinds` -> [2, num_nodes] usual and scheduled weights in a program that training lacks."""
+        shares = [self.unseen.get(one, NONE) for one in kind]
+        return np.array([(one.usual, one.scheduled) for one in shares]).reshape(-1, 2).T
+
     def of(
         self, nodes: pd.DataFrame, device: str, known_op: np.ndarray, base_us: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -75,10 +81,8 @@ class Trust:
         programs = [set(ops) for ops in self.programs.values()]
         known = set(texts_of(nodes["op_name"][kernels]).tolist()) & set().union(*programs)
         is_known = not kernels.any() or any(known and len(known & ops) / len(known) >= KNOWN_SHARE for ops in programs)
-        shares = [self.unseen.get(kind, NONE) for kind in trust_kinds(nodes, base_us)]
-        held = np.array([(one.usual, one.scheduled) for one in shares]).reshape(-1, 2).T  # [2, num_nodes]
-        weight = np.where(known_op & is_known, 1.0, held)
-        reason = np.full(len(nodes), REASONS[Source.GNN] if is_known else "program not in training", dtype=object)
+        weight = np.where(known_op & is_known, 1.0, self.unseen_weights(trust_kinds(nodes, base_us)))
+        reason = np.full(len(nodes), REASONS[Source.GNN] if is_known else UNSEEN, dtype=object)
         reason[~known_op] = "op not in the vocabulary"
         return weight, reason
 

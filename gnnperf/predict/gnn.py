@@ -21,7 +21,19 @@ from torch_geometric.data import HeteroData
 
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core import NodeType, Relation, Segment, Source
-from gnnperf.gnn import FIELDS, UNKNOWN, WORK, Checkpoint, NodeOutput, Step, TypedGNN, features, outputs_of
+from gnnperf.gnn import (
+    FIELDS,
+    UNKNOWN,
+    UNSEEN,
+    WORK,
+    Checkpoint,
+    Judged,
+    NodeOutput,
+    Step,
+    TypedGNN,
+    features,
+    outputs_of,
+)
 from gnnperf.graph import (
     INTER,
     INTRA,
@@ -186,6 +198,13 @@ class BlendedPredictor:
     def predict_step(self, step: Step) -> Prediction:
         """`predict` of a step of the network's data set, with the base and the features that are in it."""
         return _blended(step.base, self.network.of_data(step.data, step.graph, step.cluster, step.base))
+
+    def predict_left_out(self, one: Judged) -> Prediction:
+        """The same where another network predicted it, which was trained without the step's program."""
+        base, weight = one.step.base, self.network.checkpoint.trust.unseen_weights(one.kind)
+        network_us = np.exp(one.residuals) * np.nan_to_num(one.step.stored("base_us"))  # [2, num_nodes]
+        known, reason = np.ones(weight.shape[1], dtype=bool), np.full(weight.shape[1], UNSEEN, dtype=object)
+        return _blended(base, Predicted(network_us, known, ~known, np.isnan(base.latency_us), weight, reason))
 
 
 def _blended(base: Prediction, given: Predicted) -> Prediction:

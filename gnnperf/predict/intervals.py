@@ -177,7 +177,7 @@ def with_calibrated_bounds(prediction: Prediction, cluster: ClusterSpec, interva
 def calibrated(
     predicted: Mapping[Mode, Callable[[Step], Prediction]],
     recordings: Sequence[Step],
-    unseen: Sequence[tuple[Step, Prediction]] = (),
+    unseen: Sequence[tuple[str, Step, Prediction]] = (),
 ) -> tuple[gnn.Intervals, Mapping[Mode, Sequence[gnn.StepMiss]]]:
     """Intervals of these predictions' nodes and steps, and of each mode what it missed, one per recording.
 
@@ -195,8 +195,8 @@ def calibrated(
             estimate = assemble(predict(step), question_about(step, mode))
             tables.append(_rows_of(step, estimate.prediction))
             misses[mode].append(miss_of(run_of(step.run), (estimate.step_time_us, step.step_us), path_table(estimate)))
-    for step, prediction in unseen:
-        rows = _rows_of(step, assemble(prediction, question_about(step, Mode.hybrid)).prediction)
+    for program, step, prediction in unseen:  # a program's nodes miss together
+        rows = _rows_of(step, assemble(prediction, question_about(step, Mode.hybrid)).prediction).assign(run=program)
         tables.append(rows[rows["source"] == Source.GNN_CALIBRATED])
     devices = [step.cluster.device.name for step in recordings]
     steps = {str(mode): fit_step_intervals(result, gnn.LEVEL, devices) for mode, result in misses.items()}

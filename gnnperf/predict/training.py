@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +18,7 @@ from gnnperf.predict.verdict import Verdict, step_errors, verdict_of
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from gnnperf.gnn import Checkpoint, PreparedData, Step, TypedGNN
-    from gnnperf.graph import Prediction
+    from gnnperf.gnn import Checkpoint, Judged, PreparedData, TypedGNN
 
 Evaluation = Callable[..., Any]  # (config, data, model, checkpoint, fit_s, log): adds tables and files of its own
 
@@ -65,7 +65,8 @@ def train(config: EntryConfig, onto: Console, evaluations: Sequence[Evaluation] 
             return None
 
         shrinkage = gnn.keep_what_helps(model, data)
-        unseen = gnn.unseen_shares(left_out, shrinkage)
+        left_out = [gnn.shrunk(one, shrinkage) for one in left_out]
+        unseen = gnn.unseen_shares(left_out)
         for of_whom, of_each in (("", shrinkage), (" in other programs", unseen)):
             for kind, shares in of_each.items():
                 onto.print(f"{kind}{of_whom}: {shares}")
@@ -77,7 +78,7 @@ def train(config: EntryConfig, onto: Console, evaluations: Sequence[Evaluation] 
                     "init_from": start.sha256 if start else None, "processors": list(map(asdict, calibrated_on)),
                     "bucket_bytes": config.data.bucket_bytes}  # fmt: skip
         checkpoint, errors = _calibrated(gnn.make_checkpoint(model, config.model, data, training, unseen), model, data,
-                                         gnn.unseen_predictions(left_out, shrinkage, unseen))  # fmt: skip
+                                         left_out)  # fmt: skip
         checkpoint = gnn.save_checkpoint(out / "checkpoint.pt", checkpoint)
 
         tables = gnn.evaluate(model, data, config.evaluate_on)
@@ -94,7 +95,7 @@ def train(config: EntryConfig, onto: Console, evaluations: Sequence[Evaluation] 
 
 
 def _calibrated(
-    checkpoint: Checkpoint, model: TypedGNN, data: PreparedData, unseen: Sequence[tuple[Step, Prediction]]
+    checkpoint: Checkpoint, model: TypedGNN, data: PreparedData, left_out: Sequence[Judged]
 ) -> tuple[Checkpoint, pd.DataFrame]:
     """The checkpoint with intervals, and the step errors of the validation recordings.
 
@@ -106,9 +107,11 @@ def _calibrated(
     from gnnperf.predict.request import Mode
 
     if data.speed_factors is None:
-        hybrid = BlendedPredictor(GnnPredictor(checkpoint)).predict_step
-        intervals, misses = calibrated({Mode.hybrid: hybrid, Mode.analytic: _base_of}, data.recordings,
-                                       unseen)  # fmt: skip
+        hybrid = BlendedPredictor(GnnPredictor(checkpoint))
+        unseen = [(one.group, one.step, hybrid.predict_left_out(one)) for one in left_out]
+        intervals, misses = calibrated(
+            {Mode.hybrid: hybrid.predict_step, Mode.analytic: attrgetter("base")}, data.recordings, unseen
+        )
         return replace(checkpoint, intervals=intervals), step_errors(misses[Mode.hybrid], misses[Mode.analytic])
     rows = []
     for step in data.recordings:
@@ -117,7 +120,3 @@ def _calibrated(
         off = [abs(predicted_us / step.step_us - 1) for predicted_us in (network_us, analytic_us)]
         rows.append({"run": run_of(step.run), "network": off[0], "analytic": off[1]})
     return checkpoint, pd.DataFrame(rows)
-
-
-def _base_of(step: Step) -> Prediction:
-    return step.base

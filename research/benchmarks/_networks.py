@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from gnnperf.core import code_of
-from gnnperf.gnn import build_model, fit, keep_what_helps, leaving_programs_out, unseen_shares
+from gnnperf.gnn import build_model, fit, keep_what_helps, leaving_programs_out, shrunk, unseen_shares
 from gnnperf.gnn.checkpoint import SCHEMA_VERSION, Checkpoint, load_checkpoint, make_checkpoint, save_checkpoint
 from gnnperf.gnn.data.cache import content_digest
 from gnnperf.gnn.data.prepare import PreparedData
@@ -40,7 +40,8 @@ class CachedNetwork:
                 with leaving_programs_out(config, data, partial(build_model, config, data)) as judged:
                     trained = fit(config, data, build_model(config, data))
                     left_out = judged()
-                unseen = unseen_shares(left_out, keep_what_helps(trained, data))
+                shrinkage = keep_what_helps(trained, data)
+                unseen = unseen_shares([shrunk(one, shrinkage) for one in left_out])
                 save_checkpoint(path, make_checkpoint(trained, config.model, data, {"seed": seed}, unseen))
         return load_checkpoint(path)
 

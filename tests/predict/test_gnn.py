@@ -15,6 +15,8 @@ from gnnperf.gnn.data.features import features
 from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.models.gnn import TypedGNN
 from gnnperf.gnn.settings import ModelConfig
+from gnnperf.gnn.training.shares import Judged
+from gnnperf.gnn.trust import trust_kinds
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.placement import Placement
 from gnnperf.predict.gnn import SILENT, BlendedPredictor, GnnPredictor, with_links_of
@@ -110,6 +112,26 @@ def test_kernels_of_another_program_keep_what_held_in_left_out_ones(checkpoint: 
     assert (estimate.source[LIKE], estimate.reasons[LIKE]) == (Source.GNN_CALIBRATED, "program not in training")
     assert estimate.latency_us[LIKE] == pytest.approx(2.0**OTHERS.usual * base_us, rel=1e-5)
     assert estimate.scheduled_us[LIKE] == pytest.approx(2.0**OTHERS.scheduled * base_us, rel=1e-5)
+
+
+def test_a_step_of_a_left_out_program_is_predicted_as_one_of_an_unseen_program(
+    checkpoint: Checkpoint, data: PreparedData
+) -> None:
+    """Another network's corrections count as much as this one's would."""
+    step = data.steps["test"][0]
+    others = replace(checkpoint.trust, programs={"one": ("aten::mm",), "two": ("mine::mm",)})  # none has both ops
+    hybrid = BlendedPredictor(GnnPredictor(replace(checkpoint, trust=others)))
+    kind = trust_kinds(step.nodes, step.stored("base_us"))
+    kernels = (step.nodes["node_type"] == NodeType.COMPUTE).to_numpy()
+    residuals = np.stack([np.where(kernels, np.log(2.0), 0.0)] * 2)
+    estimate = hybrid.predict_left_out(Judged(step, residuals, kind, "its program"))
+    assert kernels.any()
+    base_us = step.base.latency_us
+    assert estimate.latency_us[kernels] == pytest.approx(2.0**OTHERS.usual * base_us[kernels])
+    assert estimate.scheduled_us[kernels] == pytest.approx(2.0**OTHERS.scheduled * base_us[kernels])
+    assert estimate.latency_us[~kernels] == pytest.approx(base_us[~kernels], nan_ok=True)
+    assert set(estimate.source[kernels]) == {Source.GNN_CALIBRATED}
+    assert Source.GNN_CALIBRATED not in set(estimate.source[~kernels])
 
 
 def test_a_silent_head_leaves_the_base_and_states_so(checkpoint: Checkpoint) -> None:

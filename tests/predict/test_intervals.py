@@ -55,7 +55,7 @@ def test_corrections_in_other_programs_have_intervals_of_left_out_ones(data: Pre
     programs = []
     for place in range(60):
         predicted_us = np.where(hosts, step.nodes["latency_us"] / (1.98 + 0.04 * place / 59), step.base.latency_us)
-        programs.append((replace(step, run=f"program {place}"), step.base.with_latencies(predicted_us, source)))
+        programs.append((f"program {place}", step, step.base.with_latencies(predicted_us, source)))
     given = {Mode.analytic: lambda step: step.base}
     apart, together = (calibrated(given, _runs(data, 9), more)[0].nodes.log_bounds for more in ((), programs))
     more = {group: bounds for group, bounds in together.items() if group not in apart}

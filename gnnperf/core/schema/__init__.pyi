@@ -1,12 +1,12 @@
+from .features import NUM_TEXT_FEATURES as NUM_TEXT_FEATURES
+from .features import WORK_FEATURES as WORK_FEATURES
 from .tables import EDGE_COLUMNS as EDGE_COLUMNS
 from .tables import EVENT_COLUMNS as EVENT_COLUMNS
 from .tables import EVIDENCE_COLUMNS as EVIDENCE_COLUMNS
 from .tables import LABEL_COLUMNS as LABEL_COLUMNS
 from .tables import LAUNCH_COLUMNS as LAUNCH_COLUMNS
 from .tables import NODE_COLUMNS as NODE_COLUMNS
-from .tables import NUM_TEXT_FEATURES as NUM_TEXT_FEATURES
 from .tables import PREDICTION_COLUMNS as PREDICTION_COLUMNS
-from .tables import WORK_FEATURES as WORK_FEATURES
 from .tables import Column as Column
 from .tables import names as names
 from .tables import validate as validate

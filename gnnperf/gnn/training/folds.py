@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from gnnperf.core import Source, deferred, each, in_copy, usable_cores
+from gnnperf.core import deferred, each, in_copy, usable_cores
 from gnnperf.gnn.data.floors import of_each
 from gnnperf.gnn.data.prepare import PreparedData, Step
 from gnnperf.gnn.models.gnn import TypedGNN
@@ -24,7 +24,6 @@ from gnnperf.gnn.training.evaluate import processes, residuals_of
 from gnnperf.gnn.training.fit import fit
 from gnnperf.gnn.training.shares import MIN_GROUPS, Judged, scheduled_shares, usual_shares
 from gnnperf.gnn.trust import NONE, Shares, program_of, trust_kinds
-from gnnperf.graph import Prediction
 
 NUM_FOLDS = 4
 RUNS_PER_PROGRAM = 8  # that are judged: schedules take longest
@@ -70,38 +69,16 @@ def _residuals(config: TrainConfig, data: PreparedData, begin: Callable[[], Type
     return result
 
 
-def unseen_shares(left_out: Sequence[Judged], shrinkage: Mapping[str, Shares]) -> dict[str, Shares]:
-    """Kind of node -> shares that hold in left-out programs, where any does.
-
-    `shrinkage`: node type -> shares that the training's own validation left (`keep_what_helps`).
-    """
-    shrunk = [_shrunk(one, shrinkage) for one in left_out]
-    usual = usual_shares(shrunk)
-    scheduled = scheduled_shares(shrunk, usual)
+def unseen_shares(left_out: Sequence[Judged]) -> dict[str, Shares]:
+    """Kind of node -> shares that hold in left-out programs, where any does."""
+    usual = usual_shares(left_out)
+    scheduled = scheduled_shares(left_out, usual)
     both = {kind: Shares(usual[kind], scheduled[kind]) for kind in usual}
     return {kind: of_kind for kind, of_kind in both.items() if of_kind != NONE}
 
 
-def unseen_predictions(
-    left_out: Sequence[Judged], shrinkage: Mapping[str, Shares], unseen: Mapping[str, Shares]
-) -> list[tuple[Step, Prediction]]:
-    """Steps of left-out programs as the hybrid predicts them: what intervals in other programs are calibrated on.
-
-    Each step has the name of its program in place of its run's: a program's nodes miss together.
-    """
-    result = []
-    for one in left_out:
-        shares = [unseen.get(kind, NONE) for kind in one.kind]
-        weight = np.array([(of_node.usual, of_node.scheduled) for of_node in shares]).T  # [2, num_nodes]
-        base = one.step.base
-        latency_us, mean_us = base.latency_us * np.exp(weight * _shrunk(one, shrinkage).residuals)
-        source = np.where(weight.max(axis=0) > 0, Source.GNN_CALIBRATED, Source.ANALYTIC).astype(object)
-        result.append((replace(one.step, run=one.group), base.with_latencies(latency_us, source, mean_us)))
-    return result
-
-
-def _shrunk(one: Judged, shrinkage: Mapping[str, Shares]) -> Judged:
-    """With the shares of corrections that the network has left."""
+def shrunk(one: Judged, shrinkage: Mapping[str, Shares]) -> Judged:
+    """With the shares of corrections that the training's own validation left (`keep_what_helps`), by node type."""
     whole, types = Shares(1.0, 1.0), one.step.nodes["node_type"]
     shares = [of_each(types, lambda name: shrinkage.get(name, whole).usual),
               of_each(types, lambda name: shrinkage.get(name, whole).scheduled)]  # fmt: skip

@@ -32,6 +32,7 @@ from gnnperf.predict.composition.messages import (
     refuse_settings_of_list,
     unreadable,
 )
+from gnnperf.predict.composition.plain import OWN_FOLDER
 
 ConfigT = TypeVar("ConfigT")
 HELP = frozenset({"-h", "--help"})
@@ -50,7 +51,7 @@ def run_with_hydra(
 
     # by name, for all of the process: whoever composes last decides
     ConfigStore.instance().store(f"{name}_schema", kind)
-    makes_folder = "output_subdir: null" not in (CONF_DIR / f"{name}.yaml").read_text(encoding="utf-8")
+    makes_folder = OWN_FOLDER not in (CONF_DIR / f"{name}.yaml").read_text(encoding="utf-8")
     overrides = as_text(with_keys(words, flags, kind), kind)
     offer(own)
     if HELP.intersection(overrides):

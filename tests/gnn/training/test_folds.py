@@ -4,13 +4,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gnnperf.core import Source
 from gnnperf.gnn.data.prepare import PreparedData, Step
 from gnnperf.gnn.data.step_time import contended_step_time_us
 from gnnperf.gnn.models.gnn import TypedGNN
 from gnnperf.gnn.settings import ModelConfig
 from gnnperf.gnn.training.config import TrainConfig, TrainerConfig
-from gnnperf.gnn.training.folds import grouped, leaving_programs_out, unseen_predictions, unseen_shares
+from gnnperf.gnn.training.folds import grouped, leaving_programs_out, shrunk, unseen_shares
 from gnnperf.gnn.training.shares import Judged
 from gnnperf.gnn.trust import Shares, program_of, trust_kinds
 
@@ -50,25 +49,9 @@ def test_what_holds_in_left_out_programs_counts_in_others(
 ) -> None:
     (step, *_) = data.steps["train"]
     steps = [left_out(step, 0.1 + place / 1000, factor, str(place)) for place, factor in enumerate(factors)]
-    result = unseen_shares(steps, {KERNELS: Shares(shrinkage, shrinkage)})
+    result = unseen_shares([shrunk(one, {KERNELS: Shares(shrinkage, shrinkage)}) for one in steps])
     kernels = {kind: shares for kind, shares in result.items() if kind.startswith(KERNELS)}
     assert set(kernels.values()) == {Shares(usual, scheduled)}
-
-
-def test_a_left_out_program_is_predicted_with_what_counts_in_others(data: PreparedData) -> None:
-    """Corrections of 0.8, of which validation leaves a half and other programs a half of that: exp(0.2)."""
-    (step, *_) = data.steps["train"]
-    one, shares = left_out(step, 0.8, 1.0, "other"), {KERNELS: Shares(0.5, 1.0)}
-    kinds = {kind: Shares(0.5, 0.0) for kind in one.kind if kind.startswith(KERNELS)}
-    ((named, prediction),) = unseen_predictions([one], shares, kinds)
-    kernels = (step.nodes["node_type"] == KERNELS).to_numpy()
-    assert named.run == "other" and kernels.any()
-    assert prediction.latency_us == pytest.approx(
-        step.base.latency_us * np.where(kernels, np.exp(0.2), 1.0), nan_ok=True
-    )
-    assert prediction.mean_latency_us == pytest.approx(step.base.latency_us, nan_ok=True)
-    assert set(prediction.source[kernels]) == {Source.GNN_CALIBRATED}
-    assert set(prediction.source[~kernels]) == {Source.ANALYTIC}
 
 
 @pytest.mark.parametrize("cores", [1, 2])
