@@ -42,8 +42,8 @@ class TrainedNetwork(IsolatedEstimate):
 
 
 @dataclass(frozen=True)
-class PredictorAnswer(IsolatedEstimate):
-    """Of what states for a step what each node takes by itself."""
+class PredictorEstimate(IsolatedEstimate):
+    """Of a predictor: what each node of a step takes by itself."""
 
     predict: Callable[[Step], Prediction]
 
@@ -56,6 +56,6 @@ class PredictorAnswer(IsolatedEstimate):
 def fits_of(checkpoint: Checkpoint, network: TypedGNN, row: str, fit_s: float) -> dict[str, Fit]:
     """Two rows: the network, and `<row>-hybrid`, what predict.py predicts with its checkpoint in mode=hybrid."""
     seed, given = checkpoint.provenance["training"]["seed"], f"checkpoint {checkpoint.sha256}"
-    hybrid = PredictorAnswer(BlendedPredictor(GnnPredictor(checkpoint)).predict_step)
+    hybrid = PredictorEstimate(BlendedPredictor(GnnPredictor(checkpoint)).predict_step)
     return {row: Fit(TrainedNetwork(network), given, seed, fit_s),
             f"{row}-hybrid": Fit(hybrid, f"hybrid of {given}", seed, fit_s)}  # fmt: skip

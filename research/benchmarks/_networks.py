@@ -12,7 +12,7 @@ from gnnperf.gnn.data.cache import content_digest
 from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.trust import fit_trust
 from gnnperf.predict.gnn import BlendedPredictor, GnnPredictor
-from research.baselines.network import Network, PredictorAnswer, TrainedNetwork
+from research.baselines.network import Network, PredictorEstimate, TrainedNetwork
 
 FILE = "checkpoint.pt"
 
@@ -56,8 +56,8 @@ class Hybrid:
     network: CachedNetwork
     code: str = field(default_factory=lambda: code_of(*BLENDS))
 
-    def fit(self, data: PreparedData, seed: int) -> PredictorAnswer:
+    def fit(self, data: PreparedData, seed: int) -> PredictorEstimate:
         """The network's weights are kept; what decides between both predictors is as in this code."""
         retained = self.network.checkpoint(data, seed)
         now = replace(retained, trust=fit_trust(data.steps["train"], retained.trust.unseen))
-        return PredictorAnswer(BlendedPredictor(GnnPredictor(now)).predict_step)
+        return PredictorEstimate(BlendedPredictor(GnnPredictor(now)).predict_step)
