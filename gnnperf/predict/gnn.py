@@ -3,8 +3,8 @@
 latency = network^weight x analytical^(1 - weight)         weight: gnnperf.gnn.trust
 
 weight     source            latency
-1          gnn               the network's
-between    gnn_calibrated    of both
+1          gnn               the network's, of an op and a program of the training
+above 0    gnn_calibrated    of both, or the network's, of other ops and programs
 0          analytic          the analytical model's
            uncovered         none; the reason states why
 """
@@ -203,8 +203,9 @@ class BlendedPredictor:
         """The same where another network predicted it, which was trained without the step's program."""
         base, weight = one.step.base, self.network.checkpoint.trust.unseen_weights(one.kind)
         network_us = np.exp(one.residuals) * np.nan_to_num(one.step.stored("base_us"))  # [2, num_nodes]
-        known, reason = np.ones(weight.shape[1], dtype=bool), np.full(weight.shape[1], UNSEEN, dtype=object)
-        return _blended(base, Predicted(network_us, known, ~known, np.isnan(base.latency_us), weight, reason))
+        known, silent = np.ones(weight.shape[1], dtype=bool), np.all(one.residuals == 0.0, axis=0)  # [num_nodes] each
+        reason = np.full(weight.shape[1], UNSEEN, dtype=object)
+        return _blended(base, Predicted(network_us, known, silent, np.isnan(base.latency_us), weight, reason))
 
 
 def _blended(base: Prediction, given: Predicted) -> Prediction:
@@ -227,20 +228,20 @@ def _blend(predicted_us: np.ndarray, analytic_us: np.ndarray, weight: np.ndarray
 
 
 def _sources(given: Predicted, missing: np.ndarray) -> np.ndarray:
-    whole = given.weight.min(axis=0) >= 1  # [num_nodes] usual and mean latency, as steps are made of means
+    familiar = given.reason == REASONS[Source.GNN]  # [num_nodes]; others have intervals of left-out programs
     source = np.where(given.weight.max(axis=0) > 0, Source.GNN_CALIBRATED, Source.ANALYTIC).astype(object)
-    source[given.floored & ~whole] = Source.GNN_CALIBRATED  # only the network has a latency
-    source[whole] = Source.GNN
-    source[given.silent & (source == Source.GNN)] = Source.ANALYTIC
+    source[given.floored & ~familiar] = Source.GNN_CALIBRATED  # only the network has a latency
+    source[familiar] = Source.GNN
+    source[given.silent] = Source.ANALYTIC
     source[missing] = Source.UNCOVERED
     return source
 
 
 def _reasons(graph: ExecutionGraph, given: Predicted, source: np.ndarray) -> np.ndarray:
-    reason, is_whole = given.reason.copy(), given.weight.min(axis=0) >= 1
-    reason[(source == Source.ANALYTIC) & is_whole] = SILENT
+    reason, familiar = given.reason.copy(), given.reason == REASONS[Source.GNN]
+    reason[(source == Source.ANALYTIC) & familiar] = SILENT
     doubted = (source == Source.UNCOVERED) | ((source == Source.GNN_CALIBRATED) & given.floored)
     reason[doubted] = reason[doubted] + NO_ANALYTIC
-    reason[(source == Source.UNCOVERED) & is_whole] = REASONS[Source.UNCOVERED]
+    reason[(source == Source.UNCOVERED) & familiar] = REASONS[Source.UNCOVERED]
     reason[(graph.nodes["segment"] == Segment.PEER_WAIT).to_numpy()] = NOT_TRACED
     return reason

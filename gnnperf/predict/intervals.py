@@ -182,7 +182,7 @@ def calibrated(
     """Intervals of these predictions' nodes and steps, and of each mode what it missed, one per recording.
 
     Nothing was fitted on the recordings. `unseen` are steps of programs that networks were trained without, named by
-    program. They calibrate nodes that take a part of a correction, of which programs of the training have none.
+    program. They calibrate nodes that take a correction, or a part of it, in other programs.
 
     Raises InputError where one cannot be predicted.
     """
