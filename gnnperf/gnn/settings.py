@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 
 from gnnperf.core import require
@@ -22,9 +21,6 @@ class DataConfig:
     # what `gnnperf calibrate` wrote (ops.parquet) on the CPU that the runs ran on: the analytical base learns from them
     # how ops cost that training runs do not have
     op_tables: list[str] = field(default_factory=list)
-    # of the token buckets that limit the links of runs whose cards name a rate and no bucket (`tc tbf`, instances of
-    # clouds); None: such links are taken to have none
-    bucket_bytes: float | None = None
     # another data set's folder, to be tested on in place of the split's test part: of another day or machine. Of its
     # complete recordings those of runs that the split trains or validates on are left out. It changes nothing that is
     # learned, and is not in the repr: rows of a table are distinguished by theirs.
@@ -44,9 +40,6 @@ class DataConfig:
         least = 8 * self.batch_size
         require(self.max_nodes_per_batch >= least, "data.max_nodes_per_batch", self.max_nodes_per_batch,
                 f"{least} or more, 8 per graph of a batch")  # fmt: skip
-        if self.bucket_bytes is not None:
-            require(0 < self.bucket_bytes < math.inf, "data.bucket_bytes", self.bucket_bytes,
-                    "a number above 0, or null for none")  # fmt: skip
 
 
 @dataclass

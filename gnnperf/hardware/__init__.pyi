@@ -26,7 +26,6 @@ from .placement import placement_of as placement_of
 from .placement import progression as progression
 from .placement import ranks_per_machine as ranks_per_machine
 from .placement import spread as spread
-from .placement import with_bucket as with_bucket
 from .spec import ANY_DEVICE as ANY_DEVICE
 from .spec import HIERARCHICAL as HIERARCHICAL
 from .spec import ClusterSpec as ClusterSpec

@@ -117,13 +117,6 @@ def _positive(value: object) -> float | None:
     return float(value) if number and 0 < value < math.inf else None  # type: ignore[operator, arg-type]
 
 
-def with_bucket(placement: Placement | None, bucket_bytes: float | None) -> Placement | None:
-    """The placement, given of the token bucket that limits its links where it names their rate and no bucket."""
-    if placement is None or not placement.is_limited or placement.bucket_bytes is not None:
-        return placement
-    return replace(placement, bucket_bytes=bucket_bytes)
-
-
 def _core_sets(card: Mapping[str, Any]) -> tuple[tuple[int, ...], ...]:
     """Per rank its cores, numbered over machines; empty where a rank does not say, or ranks are missing."""
     try:

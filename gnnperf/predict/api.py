@@ -13,7 +13,7 @@ import numpy as np
 from gnnperf.analytic import AnalyticPredictor, node_bounds
 from gnnperf.core import InputError, each, task
 from gnnperf.graph import ExecutionGraph, Prediction, Predictor, StepLabel, load_graph
-from gnnperf.hardware import ClusterSpec, with_bucket
+from gnnperf.hardware import ClusterSpec
 from gnnperf.predict import intervals
 from gnnperf.predict.advice import with_findings
 from gnnperf.predict.assembly import Question, assemble, choose_step, step_time_kind, time_us
@@ -34,11 +34,9 @@ from gnnperf.predict.target import (
     Target,
     choose_target,
     collective_models_text,
-    missing_bucket,
     num_nodes,
     placement_text,
     traced_name,
-    trained_bucket_bytes,
 )
 from gnnperf.predict.trace_evidence import TracePredictor
 from gnnperf.schedule import MeasuredStep, forecast_step, measured_step, step_us
@@ -79,8 +77,7 @@ def requested_graph(request: Request) -> ExecutionGraph:
 
         return build_graph_of(plan)
     assert request.trace is not None, "checked"
-    graph = load_graph(Path(request.trace), request.cache_folder, request.recording, request.chosen)
-    return replace(graph, placement=with_bucket(graph.placement, request.bucket_bytes))
+    return load_graph(Path(request.trace), request.cache_folder, request.recording, request.chosen)
 
 
 def predicted(graph: ExecutionGraph, request: Request) -> StepPrediction:
@@ -107,7 +104,6 @@ class Models:
     bounds: tuple[Bounds, ...] = ()  # intervals of nodes that come with the model
     steps: StepIntervals | None = None  # intervals of step times; None: unknown
     processors: tuple[Processor, ...] = ()  # of the validation runs; () unknown
-    bucket_bytes: float | None = None  # of the token buckets that training knew; None: of none
     checkpoint_sha256: str | None = None  # of the checkpoint; None: there is none
     # the checkpoint that corrects measurements of another machine; None: there is none
     transfer: Checkpoint | None = None
@@ -144,7 +140,6 @@ def _models_of(mode: Mode, checkpoint: Path | str | None) -> Models:
     models = Models(
         predictor_of(loaded, mode),
         processors=intervals.calibrated_on(loaded.provenance),
-        bucket_bytes=trained_bucket_bytes(loaded.provenance),
         checkpoint_sha256=loaded.sha256,
     )
     if loaded.intervals is None:
@@ -311,7 +306,6 @@ class Setup:
             warnings=(
                 *self._moved(),
                 *target.warnings,
-                *missing_bucket(self.graph, self.models.bucket_bytes, not request.cluster),
                 *self._misplaced(),
             ),
             notes=(*self._notes(), *target.notes),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -109,9 +108,6 @@ class Request(HardwareConfig):
     collectives: str | None = None
     out: str | None = None  # directory to write; None: outputs/predict/<run>-<mode>-<hardware>
     tables: str | None = None  # directory for tables as CSV; None: none
-    # of the token bucket that limits the links of a trace whose card names their rate and no bucket, as
-    # data.bucket_bytes of train.py; None: they are taken to have none
-    bucket_bytes: float | None = None
     step: int | None = None  # ordinal of the step in the window; None: the one with the median measured step time
     # where graphs are kept, by fingerprint of code and input, and what ops do to memory; None: nowhere
     cache_dir: Path | str | None = None
@@ -183,7 +179,7 @@ class Request(HardwareConfig):
 ONE_OF = "one of trace and plan"
 MODELS = (Mode.hybrid, Mode.gnn, Mode.analytic)
 MODES_OF_KEY = {"measured": (Mode.hybrid,), "transfer": (Mode.hybrid,)} | dict.fromkeys(
-    ("checkpoint", "hardware", "cluster", "collectives", "bucket_bytes"), MODELS
+    ("checkpoint", "hardware", "cluster", "collectives"), MODELS
 )
 
 
@@ -240,7 +236,6 @@ def _contradictions(request: Request) -> Iterator[tuple[object, str, str, str]]:
     """(whether it is one, what is wrong, its key, what is allowed), in the order in which they are refused."""
     mode, models = request.mode, f"mode={', '.join(MODELS)}"
     starts_from_trace = request.evidence in (TraceEvidence.trace, TraceEvidence.other_steps)
-    bucket_bytes = request.bucket_bytes
     yield request.plan and request.trace is not None, "a trace is requested as well", "plan", ONE_OF
     yield request.verbose and request.quiet, "quiet is requested as well", "verbose", "one of verbose and quiet"
     if mode is Mode.replay:
@@ -259,11 +254,6 @@ def _contradictions(request: Request) -> Iterator[tuple[object, str, str, str]]:
         yield request.plan, "a plan has no measurements", "profiler", "profiler=keep"
         yield blind, "has no use in a prediction without measurements of the trace", "profiler", "profiler=keep"
         yield mode is not Mode.hybrid, f"has no use in mode={mode}", "profiler", "mode=hybrid"
-    if bucket_bytes is not None:
-        yield (not 0 < bucket_bytes < math.inf, f"bad value {bucket_bytes}", "bucket_bytes",
-               "a number above 0, or null for none")  # fmt: skip
-        yield (request.plan or request.cluster, "a cluster defines its links", "bucket_bytes",
-               "cluster.inter.bucket_bytes with cluster=")  # fmt: skip
 
 
 def _check_run(request: Request) -> None:

@@ -75,8 +75,8 @@ def train(config: EntryConfig, onto: Console, evaluations: Sequence[Evaluation] 
         cards = gnn.cards_of(Path(config.data.path).expanduser())
         calibrated_on = gnn.processors_of(cards / name for name in data.split.val)
         training = {"seed": config.seed, "optim": asdict(config.optim), "trainer": asdict(config.trainer),
-                    "init_from": start.sha256 if start else None, "processors": list(map(asdict, calibrated_on)),
-                    "bucket_bytes": config.data.bucket_bytes}  # fmt: skip
+                    "init_from": start.sha256 if start else None,
+                    "processors": list(map(asdict, calibrated_on))}  # fmt: skip
         checkpoint, errors = _calibrated(gnn.make_checkpoint(model, config.model, data, training, unseen), model, data,
                                          left_out)  # fmt: skip
         checkpoint = gnn.save_checkpoint(out / "checkpoint.pt", checkpoint)

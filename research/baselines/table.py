@@ -35,7 +35,7 @@ def ensure_floor(place: Place, data: PreparedData) -> bool:
 
 
 def _ensure(place: Place, learner: str, data: PreparedData, make: Callable[[Origin], EvaluationRecord]) -> bool:
-    origin = Origin(data.split.axis, place.part, place.row, place.seed, "", data.fingerprint, learner, learning_code())
+    origin = Origin(data.split.axis, place.part, place.row, place.seed, data.fingerprint, learner, learning_code())
     current = is_current(place.folder, origin)
     if not current:
         write_record(make(origin), place.folder)

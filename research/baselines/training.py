@@ -7,7 +7,7 @@ from pathlib import Path
 from gnnperf.core import console, each, say
 from gnnperf.gnn import Checkpoint, TrainConfig, TypedGNN, open_log, processes
 from gnnperf.gnn.data import prepare
-from gnnperf.gnn.data.prepare import DataConfig, PreparedData
+from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.training.look import Log
 from gnnperf.predict import EntryConfig
 from research.baselines.judge import Fit, fitted, is_repeated, judged_record, learning_code, repeat_record
@@ -30,7 +30,7 @@ def train(config: EntryConfig) -> float | None:
     for other, machine_scales in data.machine_scales.items():
         say(f"{other}: {machine_scales}")
     fits = requested_fits(config.learner, config.row, data, config.seed)
-    judged = judged_rows(fits, data, config.evaluate_on, variant_of(config.data))
+    judged = judged_rows(fits, data, config.evaluate_on)
     write_records(judged, cells_folder(config))
     with open_log(config) as log:
         show_rows(judged, log)
@@ -42,7 +42,7 @@ def compare_network(
 ) -> None:
     """Write records of a trained network and its hybrid, and print their errors with those of trivial predictions."""
     fits = fits_of(checkpoint, network, config.row, fit_s)
-    judged = judged_rows(fits, data, config.evaluate_on, variant_of(config.data))
+    judged = judged_rows(fits, data, config.evaluate_on)
     write_records(judged, cells_folder(config))
     show_rows(judged, log)
 
@@ -57,19 +57,13 @@ def cells_folder(config: EntryConfig) -> Path:
     return Path(config.cells) if config.cells else Path(config.out) / "cells"
 
 
-def variant_of(config: DataConfig) -> str:
-    """What these data were given next to those of the table's other rows; "" nothing."""
-    return "" if config.bucket_bytes is None else f"bucket_bytes={config.bucket_bytes}"
-
-
-def judged_rows(fits: Mapping[str, Fit], data: PreparedData, parts: Sequence[str], variant: str) -> Judged:
+def judged_rows(fits: Mapping[str, Fit], data: PreparedData, parts: Sequence[str]) -> Judged:
     """Rows of every part that has runs: the fitted, the trivial predictions, and where runs were repeated the floor.
 
-    `fits` is row -> what was trained on `data`, `variant` is variant_of the data's configuration. Raises InputError for
-    a prediction that is not finite.
+    `fits` is row -> what was trained on `data`. Raises InputError for a prediction that is not finite.
     """
     fits = {**fits, **{row: fitted(learner, data, None) for row, learner in TRIVIAL.items()}}
-    return {part: _rows(fits, data, part, variant) for part in parts if data.steps[part]}
+    return {part: _rows(fits, data, part) for part in parts if data.steps[part]}
 
 
 def write_records(judged: Judged, folder: Path) -> None:
@@ -96,9 +90,9 @@ def validation_error(judged: Judged, row: str) -> float:
     return (row_errors.node_figures(records) or row_errors.step_figures(records)).gmae
 
 
-def _rows(fits: Mapping[str, Fit], data: PreparedData, part: str, variant: str) -> dict[str, list[EvaluationRecord]]:
+def _rows(fits: Mapping[str, Fit], data: PreparedData, part: str) -> dict[str, list[EvaluationRecord]]:
     def origin(row: str, seed: int | None, given: str) -> Origin:
-        return Origin(data.split.axis, part, row, seed, variant, data.fingerprint, given, learning_code())
+        return Origin(data.split.axis, part, row, seed, data.fingerprint, given, learning_code())
 
     result = {row: [judged_record(fit, data, origin(row, fit.seed, fit.given))]
              for row, fit in each(list(fits.items()), f"judging, {part}", "rows")}  # fmt: skip

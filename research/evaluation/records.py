@@ -25,7 +25,6 @@ class Origin:
     part: str  # which part is judged: test, or val while a model is chosen
     row: str  # name of the learner
     seed: int | None  # of the fit; None: nothing in it is chance
-    variant: str  # what the row's data were given next to the split's other rows; "" nothing
     data: str  # fingerprint of the prepared data
     learner: str  # all that the learner was given
     code: str  # hash of the code that learns
@@ -139,7 +138,7 @@ def codes(records: Iterable[EvaluationRecord]) -> tuple[str, ...]:
 def same_question(records: Iterable[EvaluationRecord]) -> None:
     """Refuse cells of one split that were judged on different measurements, or fitted on different whole data."""
     first: dict[str, EvaluationRecord] = {}
-    data: dict[tuple[str, str], str] = {}  # split, variant -> fingerprint
+    data: dict[str, str] = {}  # split -> fingerprint
     for record in records:
         origin, place = record.origin, f"cells of {record.origin.split}, row {record.origin.row}"
         other, labels = first.setdefault(origin.split, record), ["recording", "measured_us"]
@@ -150,7 +149,6 @@ def same_question(records: Iterable[EvaluationRecord]) -> None:
         if not same:
             raise InputError("judged on other measurements than the split's other rows", where=place,
                              remedy=f"{MAKE} makes such cells again")  # fmt: skip
-        requested = (origin.split, origin.variant)
-        if data.setdefault(requested, origin.data) != origin.data:
+        if data.setdefault(origin.split, origin.data) != origin.data:
             raise InputError("fitted on other data than the split's other rows", where=place,
                              remedy=f"{MAKE} makes such cells again")  # fmt: skip

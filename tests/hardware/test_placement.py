@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from gnnperf.hardware import Placement, load_cluster, placed, placement_of
 from gnnperf.hardware.contention import Contention
-from gnnperf.hardware.placement import UNKNOWN, machines_of, progression, ranks_per_machine, with_bucket
+from gnnperf.hardware.placement import UNKNOWN, machines_of, progression, ranks_per_machine
 
 
 def test_a_card_names_hosts_and_the_rate_between_them() -> None:
@@ -80,13 +80,6 @@ def test_a_limit_brings_its_own_bucket_or_none() -> None:
     assert placed(given, Placement(2, 125e6), 2).inter.bucket_bytes is None
     assert placed(given, Placement(2, 125e6, 7e4), 2).inter.bucket_bytes == 7e4
     assert placed(given, Placement(2), 2).inter.bucket_bytes == 5e4  # not limited, or not stated: the link's own
-
-
-def test_where_a_card_names_a_rate_only_its_bucket_may_be_reported() -> None:
-    assert with_bucket(Placement(2, 125e6), 7e4) == Placement(2, 125e6, 7e4)
-    for placement in (None, Placement(2), Placement(1, 125e6), Placement(2, 125e6, 5e4)):
-        assert with_bucket(placement, 7e4) == placement
-    assert with_bucket(Placement(2, 125e6), None) == Placement(2, 125e6)
 
 
 @pytest.mark.parametrize(

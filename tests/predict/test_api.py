@@ -15,12 +15,11 @@ from gnnperf.core.schema import Source
 from gnnperf.generate.recommendation.plan import RecommendationPlan
 from gnnperf.gnn.data.recordings import Processor
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
-from gnnperf.hardware import Placement, load_cluster, load_device
+from gnnperf.hardware import load_cluster, load_device
 from gnnperf.hardware.spec import DeviceSpec
 from gnnperf.predict import api, replay
 from gnnperf.predict.api import predict
 from gnnperf.predict.request import Mode, Request, TraceEvidence
-from gnnperf.predict.target import missing_bucket, trained_bucket_bytes
 from gnnperf.whatif import ChangeDtype, ScaleBatch, Straggler
 from tests.gnn.data.data_sets import carded
 from tests.predict.doubled import toy_data
@@ -124,10 +123,6 @@ def _two_steps() -> ExecutionGraph:
         ({"trace": Path("/no/such/trace")}, "/no/such/trace: no such file"),
         ({"step": 9}, "step=9 is not in the trace"),
         ({"mode": Mode.replay, "whatif": [ScaleBatch(2)]}, "whatif: mode=replay"),
-        ({"bucket_bytes": 0.0}, "bad value 0.0.*above 0"),
-        ({"bucket_bytes": float("nan")}, "bad value nan"),
-        ({"bucket_bytes": 7e4, "cluster": load_cluster("loopback_cpu")}, r"cluster\.inter\.bucket_bytes"),
-        ({"bucket_bytes": 7e4, "mode": Mode.replay}, "no use in mode=replay"),
     ],
 )
 def test_contradictory_requests_are_refused(trace: Path, changes: dict[str, object], message: str) -> None:
@@ -233,30 +228,6 @@ def test_edits_are_predicted_by_the_network(trace: Path, tmp_path: Path, mode: M
     given = only_slower.prediction.prediction.latency_us[GEMM_1]
     assert given == pytest.approx(3.0 * estimate.prediction.latency_us[GEMM_1])
     assert edited.latency_us[GEMM_1] != pytest.approx(given)
-
-
-LIMITED = replace(two_rank_graph(), placement=Placement(2, 125e6))
-
-
-def test_what_training_was_reported() -> None:
-    assert trained_bucket_bytes({"training": {"bucket_bytes": 7e4}}) == 7e4
-    for nothing in ({}, {"training": None}, {"training": {"seed": 0}}, {"training": {"bucket_bytes": None}}):
-        assert trained_bucket_bytes(nothing) is None
-
-
-def test_a_limited_link_without_its_bucket_is_stated() -> None:
-    assert "bucket_bytes=70000 sets it" in missing_bucket(LIMITED, 7e4, follows_card=True)[0]
-    given = replace(LIMITED, placement=Placement(2, 125e6, 7e4))
-    for graph in (given, two_rank_graph(), replace(LIMITED, placement=Placement(2))):
-        assert missing_bucket(graph, 7e4, follows_card=True) == ()
-    assert missing_bucket(LIMITED, None, follows_card=True) == missing_bucket(LIMITED, 7e4, False) == ()
-
-
-def test_the_request_reports_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api, "load_graph", lambda *_: LIMITED)
-    given = api.requested_graph(Request(trace=tmp_path, bucket_bytes=7e4)).placement
-    assert given == Placement(2, 125e6, 7e4)
-    assert api.requested_graph(Request(trace=tmp_path)).placement == LIMITED.placement
 
 
 RAW: dict[str, Any] = {

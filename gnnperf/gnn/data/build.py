@@ -71,7 +71,6 @@ class Settings:
 
     axis: str
     op_tables: tuple[str, ...]
-    bucket_bytes: float | None
     hardware: str
     cluster: str
     max_nodes: Positive  # of a segment
@@ -112,7 +111,7 @@ def as_built(config: DataConfig, given: Iterable[str]) -> DataConfig:
     if build is None:
         return config
     made = {**vars(build.settings), "op_tables": list(build.settings.op_tables)}
-    made = {name: made[name] for name in ("axis", "op_tables", "bucket_bytes")}
+    made = {name: made[name] for name in ("axis", "op_tables")}
     made["max_nodes_per_batch"] = build.settings.max_nodes * config.batch_size
     return replace(config, **{name: value for name, value in made.items() if f"data.{name}" not in set(given)})
 
@@ -162,7 +161,7 @@ def read_build(config: DataConfig, build: Build, given: Given, earlier: Earlier 
         raise InputError(f"the build {what}", where=str(folder), remedy=AGAIN)
     if earlier is not None:
         raise InputError("a build is for a new network", where="init_from", remedy="train on the recordings")
-    for name in ("axis", "bucket_bytes", "cluster", "hardware", "op_tables"):
+    for name in ("axis", "cluster", "hardware", "op_tables"):
         ours, theirs = getattr(now, name), getattr(build.settings, name)
         if ours != theirs:
             raise InputError(f"{name} is {ours}"[:200], where=str(folder), remedy=AGAIN,
@@ -197,7 +196,7 @@ def _settings(config: DataConfig, given: Given, num_layers: int) -> Settings:
         if getattr(config, name):
             raise InputError("a build is of one data set", where=f"data.{name}", remedy="train on the recordings")
     max_nodes, num_hops = config.max_nodes_per_batch // config.batch_size, min(num_layers, SEGMENT_HOPS)
-    return Settings(config.axis, tuple(config.op_tables), config.bucket_bytes, repr(given[0]), repr(given[1]),
+    return Settings(config.axis, tuple(config.op_tables), repr(given[0]), repr(given[1]),
                     max_nodes, num_hops)  # fmt: skip
 
 
@@ -315,7 +314,7 @@ def _typical_steps(
 ) -> tuple[list[StoredRun], pd.DataFrame, dict[str, Failed]]:
     """Write typical steps of a run, of all recordings together and of each; tokens, and why recordings have none."""
     out = Path(config.cache_dir)
-    recorded = Recorded(dict.fromkeys(names, Path(config.path)), out, None, given, config.bucket_bytes)
+    recorded = Recorded(dict.fromkeys(names, Path(config.path)), out, None, given)
     results = {name: attempted(name, recorded.typical) for name in names}
     failed = {name: one for name, one in results.items() if isinstance(one, Failed)}
     made = {name: one for name, one in results.items() if name not in failed}

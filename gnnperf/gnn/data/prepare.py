@@ -171,9 +171,6 @@ def opened(
 ) -> tuple[Split, Recorded]:
     """The split of a data set folder, and what reads its runs by name."""
     root, cache_dir = Path(config.path).expanduser(), Path(config.cache_dir).expanduser()
-    if config.bucket_bytes is not None and cluster is not None:
-        raise InputError("a cluster file already describes its links", where="data.bucket_bytes",
-                         allowed="cluster.inter.bucket_bytes together with cluster=")  # fmt: skip
     split, tested_in = read_split(root, config.axis), root
     if config.test_path is not None:
         tested_in = Path(config.test_path).expanduser()
@@ -182,7 +179,7 @@ def opened(
     for folder in (Path(path).expanduser() for path in config.train_paths):
         known, split = split.train, with_more_to_train(split, folder, [tested_in / name for name in split.test])
         roots |= dict.fromkeys(split.train[len(known) :], folder.resolve().parent)  # names begin with the folder's
-    return split, Recorded(roots, cache_dir, cache_dir, (hardware, cluster), config.bucket_bytes)
+    return split, Recorded(roots, cache_dir, cache_dir, (hardware, cluster))
 
 
 def _typical_of(read: Callable[[str], RunGraph], name: str) -> RunStep:

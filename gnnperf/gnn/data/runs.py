@@ -31,7 +31,6 @@ from gnnperf.hardware import (
     match_device,
     placed,
     spread,
-    with_bucket,
 )
 from gnnperf.schedule import align, isolated_us
 
@@ -152,26 +151,15 @@ def run_of(recording: str) -> str:
 
 def read_run(
     root: Path, name: str, cache_dir: Path | None, hardware: DeviceSpec | None = None,
-    cluster: ClusterSpec | None = None, bucket_bytes: float | None = None,
+    cluster: ClusterSpec | None = None,
 ) -> RunGraph:  # fmt: skip
     """What was recorded as `name`, <run> or <run>/<repeat>, below `root`.
 
     The profiler's cost stays in it: taken out as a mean per event, it would leave nothing of short segments.
-    `hardware` None is the trace's own; `cluster` None its default. `bucket_bytes` is of the token bucket of links whose
-    rate the card names, where it names no bucket itself.
+    `hardware` None is the trace's own; `cluster` None its default.
     """
     graph = load_graph(root / name, cache_dir)
-    run = RunGraph(name, graph, cluster_for(graph, hardware, cluster), workload_of(root / name))
-    return run if bucket_bytes is None else with_token_buckets(run, bucket_bytes)
-
-
-def with_token_buckets(run: RunGraph, bucket_bytes: float) -> RunGraph:
-    """The run with this bucket on links whose rate its card names, if the card names no bucket."""
-    placement = with_bucket(run.graph.placement, bucket_bytes)
-    if placement is None or placement == run.graph.placement:
-        return run
-    inter = replace(run.cluster.inter, bucket_bytes=placement.bucket_bytes)
-    return replace(run, graph=replace(run.graph, placement=placement), cluster=replace(run.cluster, inter=inter))
+    return RunGraph(name, graph, cluster_for(graph, hardware, cluster), workload_of(root / name))
 
 
 def workload_of(folder: Path) -> str:
@@ -263,16 +251,15 @@ class Recorded:
     cache_dir: Path  # of typical steps
     graphs_dir: Path | None  # of whole recordings; None: they are not kept
     given: Given
-    bucket_bytes: float | None  # as of `read_run`
 
     def __call__(self, name: str) -> RunGraph:
         """A recording."""
-        return read_run(self.roots[name], name, self.graphs_dir, *self.given, self.bucket_bytes)
+        return read_run(self.roots[name], name, self.graphs_dir, *self.given)
 
     def typical(self, name: str) -> tuple[str, RunStep]:
         """Key and typical step of a recording, always as read from disk; one that cannot be read is made anew."""
         path = self.roots[name] / name
-        key = fingerprint(storage.fingerprint([path]), self.given, self.bucket_bytes)
+        key = fingerprint(storage.fingerprint([path]), self.given)
         folder, about = self.cache_dir / STEPS / key, (name, self.given, workload_of(path))
         if folder.is_dir():
             with suppress(InputError):

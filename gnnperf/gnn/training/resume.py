@@ -41,7 +41,7 @@ def training_of(config: TrainConfig, data: PreparedData, model: TypedGNN) -> dic
     return {
         "seed": str(config.seed),
         "optimizer": Muon.__name__,  # files of earlier versions are of another one
-        **{f"data.{name}": str(getattr(config.data, name)) for name in ("batch_size", "bucket_bytes", "source_path")},
+        **{f"data.{name}": str(getattr(config.data, name)) for name in ("batch_size", "source_path")},
         "runs": content_digest(data.split.train, data.split.val),
         "network at the start": content_digest(model.state_dict()),
         **{f"optim.{name}": str(value) for name, value in optim.items()},

@@ -153,7 +153,7 @@ def test_the_settings_of_a_build_are_no_words_of_a_command_line(out: Path, tmp_p
     (tmp_path / "built" / "build.json").write_text(json.dumps(document))
     assert keys_of(str(tmp_path / "built")) == ["data.op_tables=[]"]
     config = DataConfig(path=str(tmp_path / "built"), op_tables=["mine"], batch_size=2)
-    made = as_built(config, ["data.bucket_bytes"])
+    made = as_built(config, ["data.batch_size"])
     assert (made.axis, made.op_tables, made.max_nodes_per_batch) == ("${oc.env:HOME}", [], 16 * 2)
     assert as_built(config, ["data.axis"]).axis == "run"
 

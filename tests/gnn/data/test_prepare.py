@@ -135,22 +135,13 @@ def test_the_hardware_of_a_run() -> None:
     assert cluster().device.name == "v100"
 
 
-def test_a_cluster_that_is_named_states_what_its_links_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_workers_read_links_as_their_card_states_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("gnnperf.gnn.data.prepare.read_split", lambda root, axis: SPLIT)
-    limited = replace(toy_run(0), placement=Placement(2, 125e6))
+    limited = replace(toy_run(0), placement=Placement(2, 125e6, 7e4))
     monkeypatch.setattr("gnnperf.gnn.data.runs.load_graph", lambda *_: limited)
-    config = DataConfig(path=str(tmp_path), bucket_bytes=7e4)
-    read_here = opened(config)[1]
+    read_here = opened(DataConfig(path=str(tmp_path)))[1]
     for read_run in (read_here, pickle.loads(pickle.dumps(read_here))):  # workers are sent it
         assert read_run("a").cluster.inter.bucket_bytes == 7e4
-    with pytest.raises(InputError, match=r"data\.bucket_bytes.*cluster\.inter\.bucket_bytes"):
-        opened(config, None, cluster())
-
-
-@pytest.mark.parametrize("size", [0.0, -1.0, float("inf"), float("nan")])
-def test_a_bucket_holds_something(size: float) -> None:
-    with pytest.raises(InputError, match=r"data\.bucket_bytes"):
-        DataConfig(bucket_bytes=size)
 
 
 def test_no_such_data_set(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from synthetic import read, toy_run
+from synthetic import read
 
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import WORK_TYPES
@@ -17,10 +17,8 @@ from gnnperf.gnn.data.runs import (
     merged,
     run_of,
     typical,
-    with_token_buckets,
     workload_of,
 )
-from gnnperf.hardware.placement import Placement
 
 
 def recording(name: str, latency_us: float, step_us: float = 100.0) -> RunStep:
@@ -110,23 +108,3 @@ def test_only_steps_of_about_the_median_time_tell_what_a_schedule_adds_up() -> N
     assert set(result.graph.nodes["latency_us"][gemm]) == {107.25}
     assert result.isolated.usual_us[gemm] == pytest.approx([107.25, 107.25])
     assert result.isolated.steady_us[gemm] == pytest.approx([11.0, 11.0])
-
-
-@pytest.mark.parametrize(
-    ("placement", "expected"),
-    [
-        (Placement(2, 125e6), 7e4),
-        (Placement(2, 125e6, 5e4), None),  # the card's own is in the cluster by then
-        (Placement(2), None),  # no limit is stated
-        (None, None),
-    ],
-)
-def test_links_that_a_card_limits_may_be_reported_their_bucket(
-    placement: Placement | None, expected: float | None
-) -> None:
-    run = with_token_buckets(replace(read("a"), graph=replace(toy_run(0), placement=placement)), 7e4)
-    given = run.cluster
-    before = None if placement is None else placement.bucket_bytes
-    assert (run.graph.placement.bucket_bytes if run.graph.placement else None) == (expected or before)
-    assert given.inter.bucket_bytes == expected
-    assert replace(given, inter=replace(given.inter, bucket_bytes=None)) == read("a").cluster

@@ -22,7 +22,7 @@ def recorded(root: Path, *kernel_us: int) -> Recorded:
                    files.host("aten::mm", at + 10, 50), files.call("cudaLaunchKernel", at + 20, 5, at + 10),
                    files.device("gemm", at + 30, duration_us, at + 10)]  # fmt: skip
     files.write(root / "a" / "rank_0.json", files.document(events, 0, 4))
-    return Recorded({"a": root}, root / "cache", None, (None, None), None)
+    return Recorded({"a": root}, root / "cache", None, (None, None))
 
 
 def kernel_us(step: RunStep) -> list[float]:
@@ -60,7 +60,7 @@ def test_another_recording_or_device_has_a_step_of_its_own(tmp_path: Path) -> No
     read = recorded(tmp_path, 30, 60)  # in its place
     changed, step = read.typical("a")
     assert kernel_us(step) == [45.0] and changed != first
-    on_cpu = Recorded(read.roots, read.cache_dir, None, (load_device("cpu_generic"), None), None).typical("a")
+    on_cpu = Recorded(read.roots, read.cache_dir, None, (load_device("cpu_generic"), None)).typical("a")
     assert on_cpu[1].cluster.device.name == "cpu_generic" and step.cluster.device.kind == "gpu"
     assert len({first, changed, on_cpu[0]}) == len(list((tmp_path / "cache" / "steps").iterdir())) == 3
 

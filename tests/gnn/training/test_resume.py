@@ -81,8 +81,8 @@ def test_what_is_not_of_this_training_is_refused(tmp_path: Path, data: PreparedD
     fit(again, data, build_model(again, data))
     assert torch.load(tmp_path / "last.ckpt", weights_only=True)["epoch"] == 4
 
-    given = replace(again, data=replace(again.data, bucket_bytes=7e4))
-    with pytest.raises(InputError, match=r"another training: data\.bucket_bytes differ"):
+    given = replace(again, data=replace(again.data, batch_size=3))
+    with pytest.raises(InputError, match=r"another training: data\.batch_size differ"):
         fit(given, data, build_model(given, data))
     other = replace(again, seed=9)
     with pytest.raises(InputError, match="another training: seed, network at the start differ"):

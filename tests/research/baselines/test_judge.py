@@ -10,7 +10,7 @@ from tests.research.baselines.made_data import Scaled
 
 
 def origin(part: str = "test", seed: int | None = 0) -> Origin:
-    return Origin("run", part, "scaled", seed, "", "d", "l", "c")
+    return Origin("run", part, "scaled", seed, "d", "l", "c")
 
 
 def test_a_record_by_hand(repeated_data: PreparedData) -> None:

@@ -6,14 +6,14 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from gnnperf.gnn.data.prepare import DataConfig, PreparedData
+from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.training.config import LearnerConfig, LearnerKind
 from gnnperf.gnn.training.look import Log
 from research.baselines.hops import OneHop
 from research.baselines.judge import Fit, fitted
 from research.baselines.rows import TRIVIAL, requested_fits, simpler
 from research.baselines.table import Place, ensure_record
-from research.baselines.training import judged_rows, show_rows, validation_error, variant_of, write_records
+from research.baselines.training import judged_rows, show_rows, validation_error, write_records
 from research.baselines.trees import TREE_SETTINGS, Own
 from research.baselines.whole_steps import SameStep
 from research.evaluation.records import read_records
@@ -23,7 +23,7 @@ from tests.research.baselines.made_data import Scaled
 
 def test_rows_and_records(repeated_data: PreparedData, tmp_path: Path) -> None:
     """The floor stands where a run is there twice, last; a cell states what it was made from."""
-    judged = judged_rows({"mine": fitted(Scaled(1.2), repeated_data, 5)}, repeated_data, ["val", "test"], "")
+    judged = judged_rows({"mine": fitted(Scaled(1.2), repeated_data, 5)}, repeated_data, ["val", "test"])
     assert {part: set(rows) for part, rows in judged.items()} == {
         "val": {"mine", *TRIVIAL}, "test": {"mine", *TRIVIAL, REPEAT},
     }  # fmt: skip
@@ -41,7 +41,7 @@ def test_rows_and_records(repeated_data: PreparedData, tmp_path: Path) -> None:
 def test_the_error_that_a_search_makes_small(repeated_data: PreparedData) -> None:
     """1.25 of every node but the collective, which holds the base's; of steps only where there are no nodes."""
     steps = Fit(SameStep(2 * 185.0), "twice", 0, 0.0)
-    judged = judged_rows({"mine": fitted(Scaled(1.2), repeated_data, 5), "steps": steps}, repeated_data, ["val"], "")
+    judged = judged_rows({"mine": fitted(Scaled(1.2), repeated_data, 5), "steps": steps}, repeated_data, ["val"])
     nodes = judged["val"]["mine"][0].nodes
     assert nodes is not None
     error = (nodes["predicted_us"] / nodes["measured_us"] - 1).abs()
@@ -53,18 +53,13 @@ def test_the_error_that_a_search_makes_small(repeated_data: PreparedData) -> Non
 def test_what_is_shown_is_retained(
     repeated_data: PreparedData, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    show_rows(judged_rows({"mine": fitted(Scaled(1.2), repeated_data, 5)}, repeated_data, ["test"], ""), Log(tmp_path))
+    show_rows(judged_rows({"mine": fitted(Scaled(1.2), repeated_data, 5)}, repeated_data, ["test"]), Log(tmp_path))
     printed = capsys.readouterr().out
     for words in ("run, test: node latencies", "run, test: step time", "mine", "another-recording", "ridge-step"):
         assert words in printed
     table = pd.read_csv(tmp_path / "tables" / "test_rows.csv").set_index(["row", "of"])
     assert table.loc[("mine", "steps"), "gmae"] == pytest.approx(0.25)
     assert ("median-step", "nodes") not in table.index and ("median-step", "steps") in table.index
-
-
-def test_data_that_are_reported_something_else_are_another_variant() -> None:
-    assert variant_of(DataConfig()) == ""
-    assert variant_of(DataConfig(bucket_bytes=7e4)) == "bucket_bytes=70000.0"
 
 
 def fits(path: Path) -> int:

@@ -17,7 +17,7 @@ def made(
     nodes: bool = True, **changes: object,
 ) -> EvaluationRecord:  # fmt: skip
     """Each run once recorded: one step of 1000 us and one node of 10 us, both too long by the run's error."""
-    about: dict[str, object] = {"part": "test", "variant": "", "data": "d", "learner": row, "code": "c", **changes}
+    about: dict[str, object] = {"part": "test", "data": "d", "learner": row, "code": "c", **changes}
     factor = 1.0 + np.array(errors)
     steps = pd.DataFrame({"recording": [f"{r}/1" for r in RUNS], "run": RUNS, "workload": WORKLOADS,
                           "predicted_us": 1000.0 * factor, "measured_us": 1000.0})  # fmt: skip

@@ -52,7 +52,6 @@ def test_a_prediction_that_is_none_is_refused(wrong: float) -> None:
 
 def test_records_of_one_split_concern_one_question() -> None:
     same_question([made(), made("mlp"), made("mlp", split="link", data="e")])
-    same_question([made(), made("no-target", variant="target=None", data="e")])  # an ablation of the data
     with pytest.raises(InputError, match="row mlp: fitted on other data"):
         same_question([made(), made("mlp", data="e")])
     other = made("mlp")
