@@ -103,6 +103,7 @@ class Models:
     table: MeasuredPredictor | None = None  # op table of the user; None: none
     bounds: tuple[Bounds, ...] = ()  # intervals of nodes that come with the model
     steps: StepIntervals | None = None  # intervals of step times; None: unknown
+    unseen_steps: StepIntervals | None = None  # the same of programs that training lacks
     processors: tuple[Processor, ...] = ()  # of the validation runs; () unknown
     checkpoint_sha256: str | None = None  # of the checkpoint; None: there is none
     # the checkpoint that corrects measurements of another machine; None: there is none
@@ -146,7 +147,8 @@ def _models_of(mode: Mode, checkpoint: Path | str | None) -> Models:
         return models
     # What the network does not cover makes a lower bound in mode=gnn; where it covers all, the modes agree.
     steps = loaded.intervals.steps.get(str(Mode.hybrid if mode is Mode.gnn else mode))
-    return replace(models, bounds=(partial(with_calibrated_bounds, intervals=loaded.intervals.nodes),), steps=steps)
+    bounds = (partial(with_calibrated_bounds, intervals=loaded.intervals.nodes),)
+    return replace(models, bounds=bounds, steps=steps, unseen_steps=loaded.intervals.unseen_steps)
 
 
 @dataclass(frozen=True)
@@ -371,7 +373,8 @@ class Setup:
             return replace(result, step_time_interval_us=(quantiles_us[0], quantiles_us[2]), interval_level=DRAWN_LEVEL,
                            notes=(note, *result.notes))  # fmt: skip
         if self.measured is None:
-            return result if self.other_processor else intervals.with_interval(result, self.models.steps)
+            given = self.models.steps, self.models.unseen_steps
+            return result if self.other_processor else intervals.with_interval(result, *given)
         own = self.predictors.on_traced_cluster(self.step)
         assert own is not None, "it starts from the trace"
         if self.same_hardware:

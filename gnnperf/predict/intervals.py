@@ -31,12 +31,22 @@ NO_INTERVAL = (
 )
 OTHER_DEVICE = "No interval of the step time for {}: the checkpoint was calibrated on {} only."
 LOWER_BOUND = "No interval of the step time: some work has no latency, so the step time is a lower bound."
+OTHER_PROGRAM = "No interval of the step time: training lacks this program, and left out too few others."
 
 
-def with_interval(estimate: StepPrediction, intervals: gnn.StepIntervals | None) -> StepPrediction:
-    """The prediction with its interval, or with a note that states why there is none; None: the model has none."""
+def with_interval(
+    estimate: StepPrediction, intervals: gnn.StepIntervals | None, unseen: gnn.StepIntervals | None = None
+) -> StepPrediction:
+    """The prediction with its interval, or with a note that states why there is none; None: the model has none.
+
+    `unseen` are those of programs that training lacks; None: too few programs were left out.
+    """
     if intervals is None:
         return _without(estimate, NO_INTERVAL)
+    if (estimate.prediction.reasons == gnn.UNSEEN).any():
+        if unseen is None:
+            return _without(estimate, OTHER_PROGRAM)
+        intervals = unseen
     if estimate.is_lower_bound:
         return _without(estimate, LOWER_BOUND)
     if estimate.hardware not in intervals.devices:
@@ -182,7 +192,7 @@ def calibrated(
     """Intervals of these predictions' nodes and steps, and of each mode what it missed, one per recording.
 
     Nothing was fitted on the recordings. `unseen` are steps of programs that networks were trained without, named by
-    program. They calibrate nodes that take a correction, or a part of it, in other programs.
+    program. They calibrate steps of other programs, and nodes that take a correction there, or a part of it.
 
     Raises InputError where one cannot be predicted.
     """
@@ -195,12 +205,16 @@ def calibrated(
             estimate = assemble(predict(step), question_about(step, mode))
             tables.append(_rows_of(step, estimate.prediction))
             misses[mode].append(miss_of(run_of(step.run), (estimate.step_time_us, step.step_us), path_table(estimate)))
-    for program, step, prediction in unseen:  # a program's nodes miss together
-        rows = _rows_of(step, assemble(prediction, question_about(step, Mode.hybrid)).prediction).assign(run=program)
+    left_out: list[gnn.StepMiss] = []
+    for program, step, prediction in unseen:  # a program's nodes miss together, and its steps
+        estimate = assemble(prediction, question_about(step, Mode.hybrid))
+        rows = _rows_of(step, estimate.prediction).assign(run=program)
         tables.append(rows[rows["source"] == Source.GNN_CALIBRATED])
+        left_out.append(miss_of(program, (estimate.step_time_us, step.step_us), path_table(estimate)))
     devices = [step.cluster.device.name for step in recordings]
     steps = {str(mode): fit_step_intervals(result, gnn.LEVEL, devices) for mode, result in misses.items()}
-    return gnn.Intervals(fit_node_intervals(pd.concat(tables, ignore_index=True), gnn.LEVEL), steps), misses
+    other = fit_step_intervals(left_out, gnn.LEVEL, devices) if left_out else None
+    return gnn.Intervals(fit_node_intervals(pd.concat(tables, ignore_index=True), gnn.LEVEL), steps, other), misses
 
 
 def _rows_of(step: Step, prediction: Prediction) -> pd.DataFrame:

@@ -47,7 +47,7 @@ def test_round_trip(tmp_path: Path, made: Checkpoint) -> None:
 def test_intervals_travel_with_it(tmp_path: Path, made: Checkpoint) -> None:
     nodes = NodeIntervals(0.9, {"cpu | gnn": (-0.5, 0.25)}, ("cpu",))
     steps = {"hybrid": StepIntervals(0.8, {"host": 0.1}, 0.2, 1.5, ("cpu",))}
-    given = Intervals(nodes, steps)
+    given = Intervals(nodes, steps, steps["hybrid"])
     save_checkpoint(tmp_path / "checkpoint.pt", replace(made, intervals=given))
     assert load_checkpoint(tmp_path / "checkpoint.pt").intervals == given
     assert made.intervals is None

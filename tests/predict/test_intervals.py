@@ -14,6 +14,7 @@ from gnnperf.gnn.data.recordings import Processor
 from gnnperf.gnn.intervals.devices import DeviceIntervals
 from gnnperf.gnn.intervals.nodes import NodeIntervals
 from gnnperf.gnn.intervals.steps import StepIntervals
+from gnnperf.gnn.trust import UNSEEN
 from gnnperf.graph.prediction import Prediction
 from gnnperf.hardware import default_cluster, load_cluster, load_device
 from gnnperf.hardware.spec import ClusterSpec
@@ -57,7 +58,10 @@ def test_corrections_in_other_programs_have_intervals_of_left_out_ones(data: Pre
         predicted_us = np.where(hosts, step.nodes["latency_us"] / (1.98 + 0.04 * place / 59), step.base.latency_us)
         programs.append((f"program {place}", step, step.base.with_latencies(predicted_us, source)))
     given = {Mode.analytic: lambda step: step.base}
-    apart, together = (calibrated(given, _runs(data, 9), more)[0].nodes.log_bounds for more in ((), programs))
+    without, result = (calibrated(given, _runs(data, 9), more)[0] for more in ((), programs))
+    apart, together = without.nodes.log_bounds, result.nodes.log_bounds
+    assert without.unseen_steps is None and result.unseen_steps is not None
+    assert result.steps == without.steps and result.unseen_steps.level == 0.9
     more = {group: bounds for group, bounds in together.items() if group not in apart}
     assert "v100 | gnn_calibrated" in more and {group: together[group] for group in apart} == apart
     for bounds in more.values():
@@ -98,6 +102,17 @@ def test_without_an_interval_it_is_stated_why(hardware: str, intervals: StepInte
     given = with_interval(toy_prediction(hardware=hardware), intervals)
     assert given.step_time_interval_us is None and given.interval_level is None
     assert sentences in given.notes[-1]
+
+
+def test_a_program_that_training_lacks_has_the_interval_of_left_out_programs_or_none() -> None:
+    estimate = toy_prediction(hardware="v100")
+    reason = np.full(estimate.prediction.graph.num_nodes, UNSEEN, dtype=object)
+    other = replace(estimate, prediction=replace(estimate.prediction, reason=reason))
+    wide = replace(STEPS, scores=3.0)
+    assert with_interval(other, STEPS, wide) == with_interval(other, wide, wide)
+    assert with_interval(estimate, STEPS, wide) == with_interval(estimate, STEPS)
+    given = with_interval(other, STEPS)
+    assert given.step_time_interval_us is None and "training lacks this program" in given.notes[-1]
 
 
 def test_a_lower_bound_has_no_interval() -> None:

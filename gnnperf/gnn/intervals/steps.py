@@ -101,3 +101,4 @@ class Intervals:
 
     nodes: NodeIntervals
     steps: Mapping[str, StepIntervals]
+    unseen_steps: StepIntervals | None = None  # of the hybrid, in programs that training lacks; None: not calibrated
