@@ -52,7 +52,7 @@ CLASSES = (
     (r"python -m pytest ", Where.in_tests, ".ci/run: make test"),
     (r"python -m research\.benchmarks\.fuzz$", Where.in_tests, ".ci/run"),
     (r"python -m research\.benchmarks\b", Where.nowhere, "a benchmark of minutes to hours, measured by hand"),
-    (r"gnnperf improvement outputs/learned\S* .*--split size |gnnperf improvement outputs/learned-bucket",
+    (r"gnnperf improvement outputs/learned\S* .*--split size ",
      Where.nowhere, "reads the records of such a benchmark"),
     (r"gnnperf record --recipe (cpu-gloo|cpu-again|gpu)\b", Where.nowhere, "records a data set for hours, or on GPUs"),
     (r"python -m research\.fitting\.(collectives conf/|recorded$)", Where.nowhere, "fits constants for minutes"),

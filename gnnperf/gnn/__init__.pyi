@@ -68,3 +68,4 @@ from .training.look import log_outputs as log_outputs
 from .training.look import open_log as open_log
 from .training.shares import Judged as Judged
 from .trust import UNSEEN as UNSEEN
+from .trust import Trust as Trust

@@ -68,6 +68,13 @@ class Trust:
         shares = [self.unseen.get(one, NONE) for one in kind]
         return np.array([(one.usual, one.scheduled) for one in shares]).reshape(-1, 2).T
 
+    def has_program(self, nodes: pd.DataFrame) -> bool:
+        """Whether a program of training has KNOWN_SHARE of the known kernel ops; a step without kernels counts so."""
+        kernels = (nodes["node_type"] == NodeType.COMPUTE).to_numpy()
+        programs = [set(ops) for ops in self.programs.values()]
+        known = set(texts_of(nodes["op_name"][kernels]).tolist()) & set().union(*programs)
+        return not kernels.any() or any(known and len(known & ops) / len(known) >= KNOWN_SHARE for ops in programs)
+
     def of(
         self, nodes: pd.DataFrame, device: str, known_op: np.ndarray, base_us: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -77,10 +84,7 @@ class Trust:
         """
         if device not in self.devices:
             return np.zeros((2, len(nodes))), np.full(len(nodes), "device not in training", dtype=object)
-        kernels = (nodes["node_type"] == NodeType.COMPUTE).to_numpy()
-        programs = [set(ops) for ops in self.programs.values()]
-        known = set(texts_of(nodes["op_name"][kernels]).tolist()) & set().union(*programs)
-        is_known = not kernels.any() or any(known and len(known & ops) / len(known) >= KNOWN_SHARE for ops in programs)
+        is_known = self.has_program(nodes)
         weight = np.where(known_op & is_known, 1.0, self.unseen_weights(trust_kinds(nodes, base_us)))
         reason = np.full(len(nodes), REASONS[Source.GNN] if is_known else UNSEEN, dtype=object)
         reason[~known_op] = "op not in the vocabulary"

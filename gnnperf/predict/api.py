@@ -42,7 +42,7 @@ from gnnperf.predict.trace_evidence import TracePredictor
 from gnnperf.schedule import MeasuredStep, forecast_step, measured_step, step_us
 
 if TYPE_CHECKING:
-    from gnnperf.gnn import Checkpoint, Processor, StepIntervals
+    from gnnperf.gnn import Checkpoint, Processor, StepIntervals, Trust
     from gnnperf.predict.measured import MeasuredPredictor
     from gnnperf.predict.replay import Replay
 
@@ -104,6 +104,7 @@ class Models:
     bounds: tuple[Bounds, ...] = ()  # intervals of nodes that come with the model
     steps: StepIntervals | None = None  # intervals of step times; None: unknown
     unseen_steps: StepIntervals | None = None  # the same of programs that training lacks
+    trust: Trust | None = None  # where intervals hold for programs of the training only: its programs
     processors: tuple[Processor, ...] = ()  # of the validation runs; () unknown
     checkpoint_sha256: str | None = None  # of the checkpoint; None: there is none
     # the checkpoint that corrects measurements of another machine; None: there is none
@@ -145,9 +146,12 @@ def _models_of(mode: Mode, checkpoint: Path | str | None) -> Models:
     )
     if loaded.intervals is None:
         return models
-    # What the network does not cover makes a lower bound in mode=gnn; where it covers all, the modes agree.
+    # What the network does not cover makes a lower bound in mode=gnn; where it covers all of a program of the training,
+    # the modes agree.
     steps = loaded.intervals.steps.get(str(Mode.hybrid if mode is Mode.gnn else mode))
     bounds = (partial(with_calibrated_bounds, intervals=loaded.intervals.nodes),)
+    if mode is not Mode.hybrid:
+        models = replace(models, trust=loaded.trust)
     return replace(models, bounds=bounds, steps=steps, unseen_steps=loaded.intervals.unseen_steps)
 
 
@@ -241,8 +245,10 @@ class Setup:
         return self.graph.step(self.label.step).for_predictors() if self.measured is None else self.measured.graph
 
     @cached_property
-    def other_processor(self) -> str:
-        """Why intervals of the checkpoint do not hold for this trace's processor; "" they do."""
+    def without_intervals(self) -> str:
+        """Why intervals of the checkpoint do not hold for this program, or for this trace's processor; "" they do."""
+        if self.models.trust is not None and not self.models.trust.has_program(self.step.nodes):
+            return intervals.OF_TRAINING
         if self.request.hardware or self.request.trace is None:
             return ""
         return intervals.other_processor(Path(self.request.trace), self.models.processors)
@@ -264,8 +270,8 @@ class Setup:
 
             order = (SimilarPredictor(models.table, model),)  # rows correct similar calls of the model
         bounds: tuple[Bounds, ...] = (*models.bounds, intervals.with_unseen_device_bounds)
-        if self.other_processor:
-            bounds = (*bounds, lambda prediction, _: intervals.without_bounds(prediction, self.other_processor))
+        if self.without_intervals:
+            bounds = (*bounds, lambda prediction, _: intervals.without_bounds(prediction, self.without_intervals))
         return Predictors(order, bounds)
 
     @cached_property
@@ -374,7 +380,7 @@ class Setup:
                            notes=(note, *result.notes))  # fmt: skip
         if self.measured is None:
             given = self.models.steps, self.models.unseen_steps
-            return result if self.other_processor else intervals.with_interval(result, *given)
+            return result if self.without_intervals else intervals.with_interval(result, *given)
         own = self.predictors.on_traced_cluster(self.step)
         assert own is not None, "it starts from the trace"
         if self.same_hardware:

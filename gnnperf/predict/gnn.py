@@ -3,8 +3,8 @@
 latency = network^weight x analytical^(1 - weight)         weight: gnnperf.gnn.trust
 
 weight     source            latency
-1          gnn               the network's, of an op and a program of the training
-above 0    gnn_calibrated    of both, or the network's, of other ops and programs
+1          gnn               the network's
+above 0    gnn_calibrated    the network's or a blend, where training lacks the op or the program
 0          analytic          the analytical model's
            uncovered         none; the reason states why
 """
@@ -102,7 +102,13 @@ class Predicted:
     silent: np.ndarray  # whether that is the analytical prediction, because the head has no output
     floored: np.ndarray  # whether it starts from a typed floor for want of an analytical prediction
     weight: np.ndarray  # [2, num_nodes] of the network against the analytical model (gnnperf.gnn.trust), usual and mean
-    reason: np.ndarray  # object, why the weight is not more
+    reason: np.ndarray  # object, why the weight is not more, or that training has op and program
+
+    @property
+    def familiar(self) -> np.ndarray:
+        """[num_nodes] bool, whether training has op and program; other nodes have intervals of left-out programs."""
+        result: np.ndarray = self.reason == REASONS[Source.GNN]
+        return result
 
 
 class GnnPredictor:
@@ -200,12 +206,14 @@ class BlendedPredictor:
         return _blended(step.base, self.network.of_data(step.data, step.graph, step.cluster, step.base))
 
     def predict_left_out(self, one: Judged) -> Prediction:
-        """The same where another network predicted it, which was trained without the step's program."""
+        """`predict` as for an unseen program, from another network, which was trained without the step's program."""
         base, weight = one.step.base, self.network.checkpoint.trust.unseen_weights(one.kind)
         network_us = np.exp(one.residuals) * np.nan_to_num(one.step.stored("base_us"))  # [2, num_nodes]
-        known, silent = np.ones(weight.shape[1], dtype=bool), np.all(one.residuals == 0.0, axis=0)  # [num_nodes] each
+        network_us[:, (one.step.nodes["segment"] == Segment.PEER_WAIT).to_numpy()] = np.nan
+        known, floored = np.ones(weight.shape[1], dtype=bool), np.isnan(base.latency_us)  # [num_nodes] each
+        silent = ~floored & np.all(one.residuals == 0.0, axis=0)  # [num_nodes]
         reason = np.full(weight.shape[1], UNSEEN, dtype=object)
-        return _blended(base, Predicted(network_us, known, silent, np.isnan(base.latency_us), weight, reason))
+        return _blended(base, Predicted(network_us, known, silent, floored, weight, reason))
 
 
 def _blended(base: Prediction, given: Predicted) -> Prediction:
@@ -228,20 +236,19 @@ def _blend(predicted_us: np.ndarray, analytic_us: np.ndarray, weight: np.ndarray
 
 
 def _sources(given: Predicted, missing: np.ndarray) -> np.ndarray:
-    familiar = given.reason == REASONS[Source.GNN]  # [num_nodes]; others have intervals of left-out programs
     source = np.where(given.weight.max(axis=0) > 0, Source.GNN_CALIBRATED, Source.ANALYTIC).astype(object)
-    source[given.floored & ~familiar] = Source.GNN_CALIBRATED  # only the network has a latency
-    source[familiar] = Source.GNN
+    source[given.floored & ~given.familiar] = Source.GNN_CALIBRATED  # only the network has a latency
+    source[given.familiar] = Source.GNN
     source[given.silent] = Source.ANALYTIC
     source[missing] = Source.UNCOVERED
     return source
 
 
 def _reasons(graph: ExecutionGraph, given: Predicted, source: np.ndarray) -> np.ndarray:
-    reason, familiar = given.reason.copy(), given.reason == REASONS[Source.GNN]
-    reason[(source == Source.ANALYTIC) & familiar] = SILENT
+    reason = given.reason.copy()
+    reason[(source == Source.ANALYTIC) & given.familiar] = SILENT
     doubted = (source == Source.UNCOVERED) | ((source == Source.GNN_CALIBRATED) & given.floored)
     reason[doubted] = reason[doubted] + NO_ANALYTIC
-    reason[(source == Source.UNCOVERED) & familiar] = REASONS[Source.UNCOVERED]
+    reason[(source == Source.UNCOVERED) & given.familiar] = REASONS[Source.UNCOVERED]
     reason[(graph.nodes["segment"] == Segment.PEER_WAIT).to_numpy()] = NOT_TRACED
     return reason

@@ -31,7 +31,10 @@ NO_INTERVAL = (
 )
 OTHER_DEVICE = "No interval of the step time for {}: the checkpoint was calibrated on {} only."
 LOWER_BOUND = "No interval of the step time: some work has no latency, so the step time is a lower bound."
-OTHER_PROGRAM = "No interval of the step time: training lacks this program, and left out too few others."
+OTHER_PROGRAM = (
+    "No interval of the step time: the checkpoint has none for programs that training lacks (train again, on five or "
+    "more programs)."
+)
 
 
 def with_interval(
@@ -121,8 +124,14 @@ OTHER = (
 )
 
 
+OF_TRAINING = (
+    "The training lacks this program, and intervals of this mode are of the training's programs, so there is none. "
+    "mode=hybrid has those of left-out programs."
+)
+
+
 def without_bounds(prediction: Prediction, reason: str) -> Prediction:
-    """The prediction without bounds on any node, which were calibrated on other processors, and why."""
+    """The prediction without bounds on any node, which were calibrated on other processors or programs, and why."""
     unknown = np.full_like(prediction.latency_us, np.nan)  # [num_nodes]
     warnings = (*prediction.warnings, reason)
     return replace(prediction, latency_low_us=unknown, latency_high_us=unknown, warnings=warnings)
@@ -213,7 +222,8 @@ def calibrated(
         left_out.append(miss_of(program, (estimate.step_time_us, step.step_us), path_table(estimate)))
     devices = [step.cluster.device.name for step in recordings]
     steps = {str(mode): fit_step_intervals(result, gnn.LEVEL, devices) for mode, result in misses.items()}
-    other = fit_step_intervals(left_out, gnn.LEVEL, devices) if left_out else None
+    others = [step.cluster.device.name for _, step, _ in unseen]
+    other = fit_step_intervals(left_out, gnn.LEVEL, others) if left_out else None
     return gnn.Intervals(fit_node_intervals(pd.concat(tables, ignore_index=True), gnn.LEVEL), steps, other), misses
 
 

@@ -71,7 +71,7 @@ def _check_times(table: pd.DataFrame, columns: tuple[str, ...], where: str) -> N
 # A file is whole or not there: it is written next to its place, then renamed.
 
 KEY = b"gnnperf.cell"
-FORMAT = 1
+FORMAT = 2
 FIXED = "fixed"
 MAKE = "python -m research.benchmarks.learned"
 

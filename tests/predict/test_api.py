@@ -14,6 +14,8 @@ from gnnperf.core.errors import InputError
 from gnnperf.core.schema import Source
 from gnnperf.generate.recommendation.plan import RecommendationPlan
 from gnnperf.gnn.data.recordings import Processor
+from gnnperf.gnn.intervals.nodes import NodeIntervals
+from gnnperf.gnn.intervals.steps import Intervals, StepIntervals
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
 from gnnperf.hardware import load_cluster, load_device
 from gnnperf.hardware.spec import DeviceSpec
@@ -186,6 +188,33 @@ def test_a_trace_of_another_processor_than_training_has_no_interval_and_states_w
     sentences = [w for w in estimate.notes if "ran on Xeon, the checkpoint was calibrated on Epyc" in w]
     assert len(sentences) == is_stated
     assert any("No interval of the step time" in w for w in estimate.notes) is not is_stated  # it was not calibrated
+
+
+@pytest.mark.parametrize(("mode", "factor"), [(Mode.hybrid, 9.0), (Mode.gnn, None), (Mode.analytic, None)])
+def test_a_program_that_training_lacks_has_the_interval_of_left_out_programs_in_mode_hybrid_only(
+    trace: Path, tmp_path: Path, mode: Mode, factor: float | None
+) -> None:
+    from gnnperf.gnn import load_checkpoint, save_checkpoint
+
+    path, devices = _checkpoint(tmp_path), ("v100_sxm2_32gb",)
+    own, others = (StepIntervals(0.9, {}, 1.0, scores, devices) for scores in (np.log(2.0), np.log(9.0)))
+    bounds = {f"v100_sxm2_32gb | {source}": (-0.5, 0.5) for source in ("gnn", "gnn_calibrated", "analytic")}
+    nodes = NodeIntervals(0.9, bounds, devices)
+    given = replace(load_checkpoint(path), intervals=Intervals(nodes, {"hybrid": own, "analytic": own}, others))
+    request = Request(trace=trace, mode=mode, checkpoint=path, evidence=TraceEvidence.none)
+    save_checkpoint(path, given)
+    known = predict(request)
+    save_checkpoint(path, replace(given, trust=replace(given.trust, programs={"two": ("mine::mm",)})))
+    unseen = predict(request)
+    assert known.step_time_interval_us is not None
+    assert np.isfinite(known.prediction.latency_low_us).any()
+    assert np.isfinite(unseen.prediction.latency_low_us).any() == (mode is Mode.hybrid)
+    if factor is None:
+        assert unseen.step_time_interval_us is None and any("mode=hybrid has those" in note for note in unseen.notes)
+    else:
+        wide, narrow = (np.log(one.step_time_interval_us[1] / one.step_time_us)  # type: ignore[index]
+                        for one in (unseen, known))  # fmt: skip
+        assert wide > 2.0 * narrow
 
 
 def _checkpoint(folder: Path, training: Mapping[str, object] | None = None) -> Path:

@@ -15,6 +15,7 @@ from gnnperf.gnn.data.features import features
 from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.models.gnn import TypedGNN
 from gnnperf.gnn.settings import ModelConfig
+from gnnperf.gnn.training.evaluate import residuals_of
 from gnnperf.gnn.training.shares import Judged
 from gnnperf.gnn.trust import trust_kinds
 from gnnperf.graph.execution_graph import ExecutionGraph
@@ -104,6 +105,9 @@ def test_a_new_op_lies_between_network_and_analytical_latency(checkpoint: Checkp
     assert not estimate.isolated.nodes[NAMELESS]
 
 
+NONE_ALIKE = {"two": ("mine::mm",)}  # program -> ops of its kernels
+
+
 def test_kernels_of_another_program_keep_what_held_in_left_out_ones(checkpoint: Checkpoint) -> None:
     others = replace(checkpoint.trust, programs={"one": ("aten::mm",), "two": ("mine::mm",)})  # none has both ops
     network = GnnPredictor(replace(checkpoint, trust=others))
@@ -117,21 +121,23 @@ def test_kernels_of_another_program_keep_what_held_in_left_out_ones(checkpoint: 
 def test_a_step_of_a_left_out_program_is_predicted_as_one_of_an_unseen_program(
     checkpoint: Checkpoint, data: PreparedData
 ) -> None:
-    """Another network's corrections count as much as this one's would."""
+    """Another network's corrections count as much as this one's would: here they are the same."""
     step = data.steps["test"][0]
-    others = replace(checkpoint.trust, programs={"one": ("aten::mm",), "two": ("mine::mm",)})  # none has both ops
-    hybrid = BlendedPredictor(GnnPredictor(replace(checkpoint, trust=others)))
+    segment, gemm = step.nodes["segment"].astype(object), int(np.argmax(step.nodes["node_type"] == NodeType.COMPUTE))
+    segment[2] = "peer_wait"
+    base_us = step.base.latency_us.copy()
+    base_us[[2, gemm]] = np.nan  # the network starts from a typed floor
+    graph = replace(step.graph, nodes=step.nodes.assign(segment=segment))
+    step = replace(step, graph=graph, base=step.base.with_latencies(base_us, step.base.source))
+    hybrid = BlendedPredictor(GnnPredictor(replace(checkpoint, trust=replace(checkpoint.trust, programs=NONE_ALIKE))))
     kind = trust_kinds(step.nodes, step.stored("base_us"))
-    kernels = (step.nodes["node_type"] == NodeType.COMPUTE).to_numpy()
-    residuals = np.stack([np.where(kernels, np.log(2.0), 0.0)] * 2)
-    estimate = hybrid.predict_left_out(Judged(step, residuals, kind, "its program"))
-    assert kernels.any()
-    base_us = step.base.latency_us
-    assert estimate.latency_us[kernels] == pytest.approx(2.0**OTHERS.usual * base_us[kernels])
-    assert estimate.scheduled_us[kernels] == pytest.approx(2.0**OTHERS.scheduled * base_us[kernels])
-    assert estimate.latency_us[~kernels] == pytest.approx(base_us[~kernels], nan_ok=True)
-    assert set(estimate.source[kernels]) == {Source.GNN_CALIBRATED}
-    assert Source.GNN_CALIBRATED not in set(estimate.source[~kernels])
+    left_out = hybrid.predict_left_out(Judged(step, residuals_of(hybrid.network.network, step), kind, "its program"))
+    unseen = hybrid.predict_step(step)
+    assert left_out.source.tolist() == unseen.source.tolist()
+    assert {Source.GNN_CALIBRATED, Source.ANALYTIC, Source.UNCOVERED} == set(unseen.source)
+    assert (unseen.source[2], unseen.source[gemm]) == (Source.UNCOVERED, Source.GNN_CALIBRATED)
+    for name in ("latency_us", "scheduled_us"):
+        assert getattr(left_out, name) == pytest.approx(getattr(unseen, name), rel=1e-5, nan_ok=True)
 
 
 def test_a_silent_head_leaves_the_base_and_states_so(checkpoint: Checkpoint) -> None:

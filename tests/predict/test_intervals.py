@@ -112,7 +112,7 @@ def test_a_program_that_training_lacks_has_the_interval_of_left_out_programs_or_
     assert with_interval(other, STEPS, wide) == with_interval(other, wide, wide)
     assert with_interval(estimate, STEPS, wide) == with_interval(estimate, STEPS)
     given = with_interval(other, STEPS)
-    assert given.step_time_interval_us is None and "training lacks this program" in given.notes[-1]
+    assert given.step_time_interval_us is None and "none for programs that training lacks" in given.notes[-1]
 
 
 def test_a_lower_bound_has_no_interval() -> None:
