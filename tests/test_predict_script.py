@@ -127,7 +127,7 @@ def test_a_plan_that_no_one_ran(run: Run, tmp_path: Path) -> None:
         (["trace={trace}", "mode=gnn"], "mode=gnn needs a checkpoint"),
         (["trace={trace}", "mod=gnn"], "unknown key 'mod'"),
         (["trace={trace}", "mode=gnm"], "bad value 'gnm'. Allowed: hybrid, gnn, analytic, replay"),
-        (["trace={trace}", "step=first"], "step: bad value 'first'"),
+        (["trace={trace}", "step=first"], "step: bad value 'first'. Allowed: a whole number or null"),
         (["trace={trace}", "hardware=t4", "hardware.num_sms=none"], "num_sms"),
         (["trace={trace}", "checkpoint={trace}"], "small.json"),
         (["trace={trace}", "out={trace}"], "is not a folder"),

@@ -104,7 +104,7 @@ class Models:
     bounds: tuple[Bounds, ...] = ()  # intervals of nodes that come with the model
     steps: StepIntervals | None = None  # intervals of step times; None: unknown
     unseen_steps: StepIntervals | None = None  # the same of programs that training lacks
-    trust: Trust | None = None  # where intervals hold for programs of the training only: its programs
+    trust: Trust | None = None  # the training's programs; None: there are no intervals
     processors: tuple[Processor, ...] = ()  # of the validation runs; () unknown
     checkpoint_sha256: str | None = None  # of the checkpoint; None: there is none
     # the checkpoint that corrects measurements of another machine; None: there is none
@@ -150,9 +150,8 @@ def _models_of(mode: Mode, checkpoint: Path | str | None) -> Models:
     # the modes agree.
     steps = loaded.intervals.steps.get(str(Mode.hybrid if mode is Mode.gnn else mode))
     bounds = (partial(with_calibrated_bounds, intervals=loaded.intervals.nodes),)
-    if mode is not Mode.hybrid:
-        models = replace(models, trust=loaded.trust)
-    return replace(models, bounds=bounds, steps=steps, unseen_steps=loaded.intervals.unseen_steps)
+    unseen = loaded.intervals.unseen_steps
+    return replace(models, bounds=bounds, steps=steps, unseen_steps=unseen, trust=loaded.trust)
 
 
 @dataclass(frozen=True)
@@ -245,9 +244,14 @@ class Setup:
         return self.graph.step(self.label.step).for_predictors() if self.measured is None else self.measured.graph
 
     @cached_property
+    def _is_unseen(self) -> bool:
+        """Whether the checkpoint's training lacks the program."""
+        return self.models.trust is not None and not self.models.trust.has_program(self.step.nodes)
+
+    @cached_property
     def without_intervals(self) -> str:
         """Why intervals of the checkpoint do not hold for this program, or for this trace's processor; "" they do."""
-        if self.models.trust is not None and not self.models.trust.has_program(self.step.nodes):
+        if self._is_unseen and self.request.mode is not Mode.hybrid:
             return intervals.OF_TRAINING
         if self.request.hardware or self.request.trace is None:
             return ""
@@ -379,8 +383,11 @@ class Setup:
             return replace(result, step_time_interval_us=(quantiles_us[0], quantiles_us[2]), interval_level=DRAWN_LEVEL,
                            notes=(note, *result.notes))  # fmt: skip
         if self.measured is None:
-            given = self.models.steps, self.models.unseen_steps
-            return result if self.without_intervals else intervals.with_interval(result, *given)
+            if self.without_intervals:
+                return result
+            if self._is_unseen:
+                return intervals.with_interval(result, self.models.unseen_steps, intervals.OTHER_PROGRAM)
+            return intervals.with_interval(result, self.models.steps)
         own = self.predictors.on_traced_cluster(self.step)
         assert own is not None, "it starts from the trace"
         if self.same_hardware:

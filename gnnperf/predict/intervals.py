@@ -38,18 +38,11 @@ OTHER_PROGRAM = (
 
 
 def with_interval(
-    estimate: StepPrediction, intervals: gnn.StepIntervals | None, unseen: gnn.StepIntervals | None = None
+    estimate: StepPrediction, intervals: gnn.StepIntervals | None, why: str = NO_INTERVAL
 ) -> StepPrediction:
-    """The prediction with its interval, or with a note that states why there is none; None: the model has none.
-
-    `unseen` are those of programs that training lacks; None: too few programs were left out.
-    """
+    """The prediction with its interval, or with a note that states why there is none; None: for the reason `why`."""
     if intervals is None:
-        return _without(estimate, NO_INTERVAL)
-    if (estimate.prediction.reasons == gnn.UNSEEN).any():
-        if unseen is None:
-            return _without(estimate, OTHER_PROGRAM)
-        intervals = unseen
+        return _without(estimate, why)
     if estimate.is_lower_bound:
         return _without(estimate, LOWER_BOUND)
     if estimate.hardware not in intervals.devices:

@@ -200,11 +200,13 @@ def test_a_program_that_training_lacks_has_the_interval_of_left_out_programs_in_
     own, others = (StepIntervals(0.9, {}, 1.0, scores, devices) for scores in (np.log(2.0), np.log(9.0)))
     bounds = {f"v100_sxm2_32gb | {source}": (-0.5, 0.5) for source in ("gnn", "gnn_calibrated", "analytic")}
     nodes = NodeIntervals(0.9, bounds, devices)
-    given = replace(load_checkpoint(path), intervals=Intervals(nodes, {"hybrid": own, "analytic": own}, others))
+    both = Intervals(nodes, {"hybrid": own, "analytic": own}, others)
+    given = replace(load_checkpoint(path), intervals=both)
     request = Request(trace=trace, mode=mode, checkpoint=path, evidence=TraceEvidence.none)
     save_checkpoint(path, given)
     known = predict(request)
-    save_checkpoint(path, replace(given, trust=replace(given.trust, programs={"two": ("mine::mm",)})))
+    given = replace(given, trust=replace(given.trust, programs={"two": ("mine::mm",)}))
+    save_checkpoint(path, given)
     unseen = predict(request)
     assert known.step_time_interval_us is not None
     assert np.isfinite(known.prediction.latency_low_us).any()
@@ -215,6 +217,9 @@ def test_a_program_that_training_lacks_has_the_interval_of_left_out_programs_in_
         wide, narrow = (np.log(one.step_time_interval_us[1] / one.step_time_us)  # type: ignore[index]
                         for one in (unseen, known))  # fmt: skip
         assert wide > 2.0 * narrow
+        save_checkpoint(path, replace(given, intervals=replace(both, unseen_steps=None)))
+        without = predict(request)
+        assert without.step_time_interval_us is None and any("train again" in note for note in without.notes)
 
 
 def _checkpoint(folder: Path, training: Mapping[str, object] | None = None) -> Path:

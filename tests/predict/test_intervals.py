@@ -14,7 +14,6 @@ from gnnperf.gnn.data.recordings import Processor
 from gnnperf.gnn.intervals.devices import DeviceIntervals
 from gnnperf.gnn.intervals.nodes import NodeIntervals
 from gnnperf.gnn.intervals.steps import StepIntervals
-from gnnperf.gnn.trust import UNSEEN
 from gnnperf.graph.prediction import Prediction
 from gnnperf.hardware import default_cluster, load_cluster, load_device
 from gnnperf.hardware.spec import ClusterSpec
@@ -102,17 +101,6 @@ def test_without_an_interval_it_is_stated_why(hardware: str, intervals: StepInte
     given = with_interval(toy_prediction(hardware=hardware), intervals)
     assert given.step_time_interval_us is None and given.interval_level is None
     assert sentences in given.notes[-1]
-
-
-def test_a_program_that_training_lacks_has_the_interval_of_left_out_programs_or_none() -> None:
-    estimate = toy_prediction(hardware="v100")
-    reason = np.full(estimate.prediction.graph.num_nodes, UNSEEN, dtype=object)
-    other = replace(estimate, prediction=replace(estimate.prediction, reason=reason))
-    wide = replace(STEPS, scores=3.0)
-    assert with_interval(other, STEPS, wide) == with_interval(other, wide, wide)
-    assert with_interval(estimate, STEPS, wide) == with_interval(estimate, STEPS)
-    given = with_interval(other, STEPS)
-    assert given.step_time_interval_us is None and "none for programs that training lacks" in given.notes[-1]
 
 
 def test_a_lower_bound_has_no_interval() -> None:
