@@ -111,7 +111,9 @@ def _import_windows(path: Path, out: Path, budget_bytes: float, steps: range | N
 
 
 def _written(run: RunTrace, folder: Path) -> ExecutionGraph:
-    """The graph of a run, after tables and graph are in the folder; the tables first, which takes less memory."""
+    """The graph of a run, after tables and graph are in the folder; the tables are compressed while it is built."""
+    from concurrent.futures import ThreadPoolExecutor
+
     from gnnperf.core import task
     from gnnperf.graph import storage as graph_storage
     from gnnperf.graph.build import build_graph
@@ -119,10 +121,11 @@ def _written(run: RunTrace, folder: Path) -> ExecutionGraph:
 
     for name in (trace_storage.IMPORTED, GRAPH):
         (folder / name).mkdir()
-    with task("writing", 2, "folders") as advance:
-        trace_storage.write_files(run, folder / trace_storage.IMPORTED)
-        advance(1.0)
+    with task("writing", 2, "folders") as advance, ThreadPoolExecutor(max_workers=1) as beside:
+        tables = beside.submit(trace_storage.write_files, run, folder / trace_storage.IMPORTED)
         graph = build_graph(run)
+        tables.result()
+        advance(1.0)
         graph_storage.write_files(graph, folder / GRAPH)
         advance(1.0)
     return graph
