@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from gnnperf.core import DEVICE_KINDS, EventKind
+from gnnperf.core import DEVICE_KINDS, EventKind, schema
 from gnnperf.trace import TraceTable
 
 # What each runtime call does to the schedule. A table of exact names; what is not in it only costs host time.
@@ -128,14 +128,14 @@ class RankEvents:
 
 def decode(series: pd.Series) -> np.ndarray:
     """[n] object array of a categorical's values; missing as None."""
-    categories = np.array([*series.cat.categories, None], dtype=object)  # [num_categories + 1]
-    return categories[series.cat.codes.to_numpy()]  # code -1 takes the appended None
+    categories = np.array([*schema.texts_of(series), None], dtype=object)  # [num_categories + 1]
+    return categories[schema.codes_of(series)]  # code -1 takes the appended None
 
 
 def by_category(series: pd.Series, function, dtype) -> np.ndarray:  # type: ignore[no-untyped-def]
     """[n] `function` of each value, computed once per category; missing gives function("")."""
-    values = [function(c) for c in series.cat.categories] + [function("")]
-    return np.asarray(values, dtype=dtype)[series.cat.codes.to_numpy()]
+    values = [function(text) for text in [*schema.texts_of(series), ""]]
+    return np.asarray(values, dtype=dtype)[schema.codes_of(series)]
 
 
 def is_dispatcher_op(name: str) -> bool:

@@ -212,8 +212,9 @@ class ExecutionGraph:
         return np.flatnonzero(self._of_step(step))
 
     def _of_step(self, step: int) -> np.ndarray:
-        hardware = self.nodes["node_type"].isin([NodeType.DEVICE, NodeType.LINK])
-        retained: np.ndarray = ((self.nodes["step"] == step) | hardware).to_numpy()
+        kinds = self.nodes["node_type"]
+        hardware = np.array([*(kind in (NodeType.DEVICE, NodeType.LINK) for kind in schema.texts_of(kinds)), False])
+        retained: np.ndarray = (self.nodes["step"].to_numpy() == step) | hardware[schema.codes_of(kinds)]
         return retained
 
     def for_predictors(self) -> ExecutionGraph:

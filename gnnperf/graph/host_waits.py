@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from gnnperf.core import Segment
+from gnnperf.core import Segment, schema
 from gnnperf.graph.event_columns import RankEvents, by_category, is_dispatcher_op
 from gnnperf.graph.host import Pieces
 from gnnperf.graph.works import Works, is_direct
@@ -33,8 +33,8 @@ class Uses:
 
     def __init__(self, events: RankEvents, pieces: Pieces, t1: np.ndarray, step: np.ndarray) -> None:
         dims = events.table.events["input_dims"]
-        self._codes = dims.cat.codes.to_numpy()
-        self._arguments = [msgspec.json.decode(text) for text in dims.cat.categories]
+        self._codes = schema.codes_of(dims)
+        self._arguments = [msgspec.json.decode(text) for text in schema.texts_of(dims)]
         self._by_shape = [set(_tensors(arguments)) for arguments in self._arguments]
         self._by_size = [{prod(shape) for shape in shapes} for shapes in self._by_shape]
         names = events.table.events["name"]

@@ -10,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 import pandas as pd
 
-from gnnperf.core import OpFamily
+from gnnperf.core import OpFamily, schema
 from gnnperf.graph.tables import content_keys
 
 _KIND = ("node_type", "segment")
@@ -41,7 +41,7 @@ def _named(nodes: pd.DataFrame) -> pd.DataFrame:
     """The nodes with what their kernels' names tell: `kernel_words` (empty on the host) and `measured_family`."""
     names = nodes["event_name"].cat.categories
     words = np.array([*(" ".join(kernel_tokens(function_of(name))) for name in names), None], dtype=object)
-    spread = words[np.where(nodes["stream"] >= 0, nodes["event_name"].cat.codes, -1)]
+    spread = words[np.where(nodes["stream"] >= 0, schema.codes_of(nodes["event_name"]), -1)]
     return nodes.assign(kernel_words=pd.Categorical(spread), measured_family=pd.Categorical(measured_families(nodes)))
 
 

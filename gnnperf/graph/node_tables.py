@@ -51,7 +51,7 @@ def _ops_of_one_size(events: RankEvents, name: np.ndarray) -> dict[str, int]:
     """Name -> an op of that name, where all ops of the name have the same shapes and types."""
     frame = events.table.events
     ops = np.flatnonzero((name != "") & (events.kind == EventKind.CPU_OP))
-    sizes = np.stack([frame[column].cat.codes.to_numpy()[ops] for column in ("input_dims", "input_types")])  # [2, n]
+    sizes = np.stack([schema.codes_of(frame[column])[ops] for column in ("input_dims", "input_types")])  # [2, n]
     results: dict[str, int] = {}
     for one in set(name[ops].tolist()):
         places = np.flatnonzero(name[ops] == one)
@@ -219,10 +219,11 @@ def item_bytes(events: RankEvents) -> np.ndarray:
 
 def _taken(series: pd.Series, index: np.ndarray, missing: str | None = None) -> pd.Categorical:
     """[n] values of a categorical column at event ids; `missing` (or null) where the id is -1."""
-    categories = series.cat.categories.astype("str")
-    codes = np.where(index >= 0, series.cat.codes.to_numpy()[index], -1)
+    texts = schema.texts_of(series)
+    other = -1
     if missing is not None:
-        if missing not in categories:
-            categories = categories.append(pd.Index([missing], dtype="str"))
-        codes = np.where(index >= 0, codes, categories.tolist().index(missing))
-    return pd.Categorical.from_codes(codes, categories=categories).remove_unused_categories()
+        texts = [*texts, missing] if missing not in texts else texts
+        other = texts.index(missing)
+    used, codes = np.unique(np.where(index >= 0, schema.codes_of(series)[index], other), return_inverse=True)
+    known = used >= 0
+    return schema.categorical(np.where(known, np.cumsum(known) - 1, -1)[codes], [texts[code] for code in used[known]])

@@ -13,10 +13,11 @@ from math import isnan, prod
 
 import numpy as np
 
-from gnnperf.core import EventKind, OpFamily
+from gnnperf.core import EventKind, OpFamily, schema
 from gnnperf.graph.cost import op_cost, op_family
 from gnnperf.graph.cost.op_call import DTYPE_BYTES
 from gnnperf.graph.event_columns import RankEvents, by_category
+from gnnperf.graph.tables import combined
 
 # Adding a sparse gradient to a dense parameter: its cost is that of the rows that are there.
 #
@@ -37,7 +38,8 @@ INDEX_BYTES = 8
 def sparse_sums(events: RankEvents, inside: np.ndarray) -> dict[int, int]:
     """Event id of a sum with a sparse operand, among `inside` [n] -> elements of its values."""
     result: dict[int, int] = {}
-    for count in inside[events.name[inside] == COUNT_OP].tolist():
+    counts = by_category(events.table.events["name"], COUNT_OP.__eq__, bool)[inside]
+    for count in inside[counts].tolist():
         sums = list(takewhile(lambda op: events.name[op] in SUMS, _ops_around(events, count)))
         if sums and sums[0] not in result and events.name[sums[-1]] == IN_PLACE:
             # Of the values that the innermost sum reads; 0 not recorded.
@@ -67,6 +69,7 @@ def _ops_around(events: RankEvents, event: int) -> Iterator[int]:
 
 
 _MAX_CLIMB = 8
+_CALL = ("name", "input_dims", "input_types", "input_values")  # columns of an event that its cost depends on
 
 
 @dataclass(frozen=True)
@@ -164,12 +167,11 @@ def _fill(events: RankEvents, result: OpCosts, rows: np.ndarray, current: np.nda
     if not len(rows):
         return
     at = current[rows]
-    frame = events.table.events
-    columns = ["name", "input_dims", "input_types", "input_values"]
-    calls = frame[columns].iloc[at]
-    inverse = calls.groupby(columns, observed=True, dropna=False, sort=False).ngroup().to_numpy()
-    distinct = calls.iloc[np.unique(inverse, return_index=True)[1]].astype(object)
-    costs = [op_cost(*row) for row in distinct.where(distinct.notna(), None).itertuples(index=False)]
+    call = combined([schema.codes_of(events.table.events[column])[at] for column in _CALL])
+    _, first, inverse = np.unique(call, return_index=True, return_inverse=True)
+    costs = [
+        op_cost(*row) for row in zip(*(events.column(column)[at[first]].tolist() for column in _CALL), strict=True)
+    ]
     flops = np.array([a.flops for a in costs])[inverse]
     known = ~(np.isnan(flops) & np.isnan(np.array([a.bytes for a in costs])[inverse]))
     named = np.array([a.family != OpFamily.UNKNOWN for a in costs])[inverse]

@@ -27,6 +27,7 @@ from gnnperf.core import (
     files,
     read_parquet,
     replacing_folder,
+    schema,
     untrusted,
 )
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel, TableCounts
@@ -163,5 +164,9 @@ def _typed(frame: pd.DataFrame, columns: tuple[Column, ...]) -> pd.DataFrame:
     """Dtypes of the schema (an all-null category comes back as another dtype); earlier files lack evidence columns."""
     absent = [c for c in columns if c.name in EVIDENCE_COLUMNS and c.name not in frame]
     frame = frame.assign(**{c.name: None if c.dtype == "category" else -1 for c in absent})
-    wanted = {c.name: c.dtype for c in columns if c.name in frame and str(frame[c.name].dtype) != c.dtype}
-    return frame.assign(**frame[list(wanted)].astype(wanted))  # `astype` of all columns copies each
+    dtypes = dict(frame.dtypes.items())
+    wanted = {c.name: c.dtype for c in columns if c.name in dtypes and str(dtypes[c.name]) != c.dtype}
+    frame = frame.assign(**frame[list(wanted)].astype(wanted))  # `astype` of all columns copies each
+    nulls = {c.name: schema.categorical(schema.codes_of(frame[c.name]), ()) for c in columns
+             if c.dtype == "category" and c.name in frame and not schema.texts_of(frame[c.name])}  # fmt: skip
+    return frame.assign(**nulls)

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from pandas.api.types import union_categoricals
 
 from gnnperf.core import Evidence, Relation, schema
 
@@ -41,10 +40,10 @@ def _categorical(value: object, num_nodes: int) -> pd.Categorical[Any]:
         return value
     if isinstance(value, np.ndarray):
         codes, texts = pd.factorize(value, sort=True)
-        return pd.Categorical.from_codes(codes, categories=pd.Index(texts, dtype="str"))
+        return schema.categorical(codes, texts.tolist())
     if value is None:
-        return pd.Categorical.from_codes(np.full(num_nodes, -1), categories=pd.Index([], dtype="str"))
-    return pd.Categorical.from_codes(np.zeros(num_nodes, dtype=np.int8), categories=pd.Index([str(value)], dtype="str"))
+        return schema.categorical(np.full(num_nodes, -1, dtype=np.int8), ())
+    return schema.categorical(np.zeros(num_nodes, dtype=np.int8), (str(value),))
 
 
 def concat_tables(tables: list[pd.DataFrame]) -> pd.DataFrame:
@@ -55,15 +54,10 @@ def concat_tables(tables: list[pd.DataFrame]) -> pd.DataFrame:
     for name in tables[0].columns:
         parts = [t[name] for t in tables]
         if isinstance(parts[0].dtype, pd.CategoricalDtype):
-            data[name] = union_categoricals([_plain(p.array) for p in parts])
+            data[name] = schema.merged(parts)
         else:
             data[name] = np.concatenate([p.to_numpy() for p in parts])
     return pd.DataFrame(data, copy=False)
-
-
-def _plain(values: pd.Categorical) -> pd.Categorical:
-    """The same categorical with categories of dtype str (an empty one may have inferred object)."""
-    return values.set_categories(values.categories.astype("str")) if values.categories.dtype != "str" else values
 
 
 def unique_pairs(pairs: np.ndarray) -> np.ndarray:
@@ -91,9 +85,8 @@ def content_keys(table: pd.DataFrame, columns: tuple[str, ...]) -> np.ndarray:
     for name in columns:
         series = table[name]
         if isinstance(series.dtype, pd.CategoricalDtype):
-            texts = np.append(np.asarray(series.cat.categories, dtype=object), "")
-            hashed = pd.util.hash_array(texts, categorize=False)
-            value = hashed[series.cat.codes.to_numpy()]
+            texts = np.array([*schema.texts_of(series), ""], dtype=object)
+            value = pd.util.hash_array(texts, categorize=False)[schema.codes_of(series)]
         else:
             value = pd.util.hash_array(series.to_numpy())
         key = (key * np.uint64(1_000_003)) ^ value
@@ -134,4 +127,4 @@ def _repeat(values: Sequence[str | None], counts: list[int]) -> pd.Categorical:
     categories = sorted({v for v in values if v is not None})
     code_of = {v: i for i, v in enumerate(categories)}
     codes = np.repeat(np.array([code_of.get(v, -1) if v is not None else -1 for v in values], np.int8), counts)
-    return pd.Categorical.from_codes(codes, categories=pd.Index(categories, dtype="str"))
+    return schema.categorical(codes, categories)

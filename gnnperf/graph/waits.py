@@ -16,7 +16,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from gnnperf.core import EventKind, Evidence, Phase
+from gnnperf.core import EventKind, Evidence, Phase, schema
 from gnnperf.graph.event_columns import SYNCHRONIZING, CallClass, RankEvents
 from gnnperf.graph.host import segmenting_calls
 from gnnperf.graph.steps import phases
@@ -354,8 +354,8 @@ def _signatures(events: RankEvents, works: Works) -> np.ndarray:
     """[num_works] uint64 hash of what a work is: kernel, op, stream; the same in every step."""
     frame = events.table.events
     parts = [
-        frame["name"].cat.codes.to_numpy()[works.event],
-        np.where(works.op >= 0, frame["name"].cat.codes.to_numpy()[works.op], -1),
+        schema.codes_of(frame["name"])[works.event],
+        np.where(works.op >= 0, schema.codes_of(frame["name"])[works.op], -1),
         works.stream,
     ]
     key = np.zeros(len(works), dtype=np.uint64)

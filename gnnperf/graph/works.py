@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from gnnperf.core import EventKind, Link
+from gnnperf.core import EventKind, Link, schema
 from gnnperf.graph.cost import fused_name
 from gnnperf.graph.event_columns import CallClass, RankEvents, by_category, is_host_transfer
 from gnnperf.graph.host import outer_calls
@@ -99,7 +99,7 @@ def _named_alike(events: RankEvents, work: np.ndarray, ops: np.ndarray) -> bool:
 def _content(events: RankEvents, ops: np.ndarray) -> tuple[tuple[int, ...], ...]:
     """Names and sizes of ops, in order."""
     frame = events.table.events
-    codes = (frame[name].cat.codes.to_numpy()[ops] for name in ("name", "input_dims", "input_types"))
+    codes = (schema.codes_of(frame[name])[ops] for name in ("name", "input_dims", "input_types"))
     return tuple(tuple(np.where(ops >= 0, code, -1).tolist()) for code in codes)
 
 

@@ -11,6 +11,7 @@ from gnnperf.core import NodeType, Relation, compiled
 from gnnperf.graph import ExecutionGraph, lane_keys
 
 _MAX_EDITS = 3000
+ALIGNED_COLUMNS = ("node_type", "rank", "step", "thread", "device", "stream", "content_key")  # of nodes, which it reads
 
 
 def align(structure: ExecutionGraph, other: ExecutionGraph) -> np.ndarray:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gnnperf.core import NodeType, Segment
+from gnnperf.core import NodeType, Segment, schema
 from gnnperf.graph import ExecutionGraph, combined, measurement_classes
 
 # Of graph.CLASS_LEVELS, the finest that is used. The few steps of a recording leave too few nodes in finer ones: on two
@@ -45,7 +45,7 @@ class ClassMedians:
         for columns, table in zip(_EDGE_CLASSES, self.edges, strict=False):
             missing = np.flatnonzero(np.isnan(lag))
             if len(missing) and len(table):
-                codes = combined([keys[name].cat.codes.to_numpy()[missing] for name in columns])
+                codes = combined([schema.codes_of(keys[name])[missing] for name in columns])
                 _, first, of_edge = np.unique(codes, return_index=True, return_inverse=True)
                 classes = keys[columns].iloc[missing[first]].itertuples(index=False, name=None)
                 medians = dict(zip(table.index.to_frame().itertuples(index=False, name=None), table, strict=True))

@@ -12,12 +12,11 @@ from typing import Any, Protocol
 import msgspec
 import numpy as np
 
-from gnnperf.core import EventKind, InputError
+from gnnperf.core import EventKind, InputError, schema
 from gnnperf.trace import kineto
 from gnnperf.trace.columns import (
     MISSING_NS,
     Codes,
-    categorical,
     coded,
     float_column,
     int_column,
@@ -244,8 +243,8 @@ def _table(parts: Parts, reader: EventReader) -> Assembled:
     first = int(columns["start_ns"][0])
     columns["start_ns"] -= first
     columns["event_id"] = np.arange(len(order), dtype=np.int64)
-    columns["kind"] = categorical(kind[order], [str(k) for k in EventKind])
-    columns["name"] = categorical(codes[order], texts)
+    columns["kind"] = schema.categorical(kind[order], [str(k) for k in EventKind])
+    columns["name"] = schema.categorical(codes[order], texts)
     for name in JSON_FIELDS:
         columns[name] = json_column(columns[name], parts.texts[name].uniques(), name, reader.dropped)
     columns |= launch_columns(columns.pop("launch"), parts.launches.uniques())

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from gnnperf.core import DEVICE_KINDS, EventKind, InputError
+from gnnperf.core import DEVICE_KINDS, EventKind, InputError, schema
 from gnnperf.trace.table import TraceTable
 
 MAX_CLOCK_SKEW_NS = 60 * 10**9  # hosts' clocks differ by less; windows further apart are different runs
@@ -107,9 +107,9 @@ def _missing(tables: Sequence[TraceTable]) -> list[str]:
 def step_rows(table: TraceTable) -> np.ndarray:
     """Rows of a rank's step marks in order of time, e.g. ProfilerStep#12."""
     names = table.events["name"]
-    marks = np.array([str(c).startswith("ProfilerStep") for c in names.cat.categories] + [False])
+    marks = np.array([text.startswith("ProfilerStep") for text in schema.texts_of(names)] + [False])
     is_annotation = (table.events["kind"] == EventKind.ANNOTATION).to_numpy()
-    return np.flatnonzero(marks[names.cat.codes.to_numpy()] & is_annotation)
+    return np.flatnonzero(marks[schema.codes_of(names)] & is_annotation)
 
 
 def _lacks(tables: Sequence[TraceTable]) -> list[str]:

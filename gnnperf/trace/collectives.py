@@ -22,9 +22,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from gnnperf.core import EventKind
+from gnnperf.core import EventKind, schema
 from gnnperf.trace.assembly import KIND_CODES, Assembled
-from gnnperf.trace.columns import DTYPE, categorical, coded, float_column, int_column
+from gnnperf.trace.columns import DTYPE, coded, float_column, int_column
 from gnnperf.trace.groups import POINT_TO_POINT, channel, peer_of_inputs, peer_of_metadata, peer_of_name
 from gnnperf.trace.kineto import CommArgs
 from gnnperf.trace.limits import MAX_RANKS
@@ -314,7 +314,7 @@ def _columns(calls: dict[int, Call], size: int) -> dict[str, Any]:
 
     def text(values: list[str | None]) -> Any:
         codes, texts = coded(values)
-        return categorical(spread(codes, -1), texts)
+        return schema.categorical(spread(codes, -1), texts)
 
     sizes = int_column([c.group_size for c in ordered], below=MAX_RANKS + 1)
     return {

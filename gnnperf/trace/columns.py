@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import pandas as pd
 
-from gnnperf.core import LAUNCH_COLUMNS
+from gnnperf.core import LAUNCH_COLUMNS, schema
 from gnnperf.trace.limits import MAX_AXES, MAX_ELEMENTS, MAX_ID, MAX_VALUE_BYTES
 
 # The inputs of an op as a file lists them -> JSON texts that hold numbers and names of dtypes only.
@@ -179,7 +179,7 @@ def json_column(codes: np.ndarray, texts: list[bytes], column: str, dropped: Cou
     if lost := sum(int(n) for n, (_, is_whole) in zip(counts, retained, strict=True) if not is_whole):
         dropped[LOST[column]] += lost
     compact_codes, compact = coded([text for text, _ in retained])
-    return categorical(np.append(compact_codes, -1)[codes], compact)
+    return schema.categorical(np.append(compact_codes, -1)[codes], compact)
 
 
 def launch_columns(codes: np.ndarray, stated: list[tuple[bytes, ...]]) -> dict[str, Any]:
@@ -192,7 +192,7 @@ def launch_columns(codes: np.ndarray, stated: list[tuple[bytes, ...]]) -> dict[s
         texts = [launch[at] for launch in stated]
         if column.dtype == "category":
             own, known = coded([_extent(text) for text in texts])
-            columns[column.name] = categorical(np.append(own, -1)[codes], known)
+            columns[column.name] = schema.categorical(np.append(own, -1)[codes], known)
         else:
             columns[column.name] = np.array([*map(_count, texts), -1], dtype=column.dtype)[codes]
     return columns
@@ -225,12 +225,6 @@ def thread_column(values: list[Any]) -> np.ndarray:
     """[n] int64 host threads, never negative: 2022 and 2023 files wrap pthread ids into int32."""
     lanes = lane_column(values)
     return np.where(lanes < 0, lanes & 0xFFFFFFFF, lanes)
-
-
-def categorical(codes: np.ndarray, texts: list[str]) -> pd.Categorical:
-    """A categorical from codes [n] (-1 null) and the text of each code."""
-    dtype = pd.CategoricalDtype(pd.Index(texts, dtype="str"))
-    return pd.Categorical.from_codes(codes, dtype=dtype, validate=False)
 
 
 def _lane(value: Any) -> int:

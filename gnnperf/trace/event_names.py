@@ -21,9 +21,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pandas as pd
 
-from gnnperf.core import EventKind, printable
+from gnnperf.core import EventKind, printable, schema
 from gnnperf.trace.collectives import BACKENDS
-from gnnperf.trace.columns import categorical, coded
+from gnnperf.trace.columns import coded
 from gnnperf.trace.groups import CHANNEL
 from gnnperf.trace.metadata import ranks_of_text
 from gnnperf.trace.public_texts import file_name, without_private
@@ -68,10 +68,10 @@ def with_public_names(tables: Sequence[TraceTable]) -> list[TraceTable]:
     ordinals, result = Ordinals(), []
     for table in tables:
         groups = table.events["group"]
-        numbers, distinct = coded([_group(text, ordinals) for text in groups.cat.categories.tolist()])
+        numbers, distinct = coded([_group(text, ordinals) for text in schema.texts_of(groups)])
         events = table.events.assign(
             name=_renamed(table.events["name"], table.events["kind"], ordinals),
-            group=categorical(np.append(numbers, -1)[groups.cat.codes.to_numpy()], distinct),
+            group=schema.categorical(np.append(numbers, -1)[schema.codes_of(groups)], distinct),
         )
         warnings = tuple(map(printable, table.meta.warnings))
         meta = replace(table.meta, source_file=file_name(table.meta.source_file), warnings=warnings)
@@ -81,8 +81,8 @@ def with_public_names(tables: Sequence[TraceTable]) -> list[TraceTable]:
 
 def _renamed(names: pd.Series, kinds: pd.Series, ordinals: Ordinals) -> pd.Categorical:
     """[num_events] names by the rules of their kinds; each pair of kind and name in use is looked at once."""
-    code, kind = names.cat.codes.to_numpy(), kinds.cat.codes.to_numpy()
-    texts, words = names.cat.categories.tolist(), kinds.cat.categories.tolist()
+    code, kind = schema.codes_of(names), schema.codes_of(kinds)
+    texts, words = schema.texts_of(names), schema.texts_of(kinds)
     used = np.zeros((len(words), len(texts)), dtype=bool)  # [num_kinds, num_names]
     used[kind, code] = True
     number = np.full(used.shape, -1, dtype=np.int32)
@@ -90,7 +90,7 @@ def _renamed(names: pd.Series, kinds: pd.Series, ordinals: Ordinals) -> pd.Categ
     pairs = [(words[k], texts[n]) for n, k in zip(name.tolist(), of_kind.tolist(), strict=True)]
     ordinals.named |= {pair: public_name(*pair, ordinals) for pair in pairs if pair not in ordinals.named}
     number[of_kind, name], distinct = coded([ordinals.named[pair] for pair in pairs])
-    return categorical(number[kind, code], distinct)
+    return schema.categorical(number[kind, code], distinct)
 
 
 def public_name(kind: str, name: str, ordinals: Ordinals) -> str:

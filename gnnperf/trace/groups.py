@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from gnnperf.trace.columns import categorical, coded
+from gnnperf.core import schema
+from gnnperf.trace.columns import coded
 from gnnperf.trace.kineto import CommArgs
 from gnnperf.trace.metadata import ranks_text
 from gnnperf.trace.table import TraceTable
@@ -79,6 +80,8 @@ def name_groups(tables: Sequence[TraceTable], groups: Mapping[int, Sequence[Grou
             (ranks,), stated = own, events["group"].astype(object)
             group = stated.where(stated.notna(), None).mask(of_gloo, ranks_text(ranks))
             size = events["group_size"].mask(of_gloo, len(ranks)).astype(events["group_size"].dtype)
-            table = replace(table, events=events.assign(group=categorical(*coded(group.tolist())), group_size=size))
+            table = replace(
+                table, events=events.assign(group=schema.categorical(*coded(group.tolist())), group_size=size)
+            )
         result.append(table)
     return result

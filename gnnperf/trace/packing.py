@@ -26,7 +26,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.core import InputError, schema
-from gnnperf.trace.columns import Codes, categorical
+from gnnperf.trace.columns import Codes
 from gnnperf.trace.table import REFERENCES
 
 Columns = dict[str, np.ndarray]
@@ -162,10 +162,11 @@ def _with_zero(values: np.ndarray) -> np.ndarray:
 
 def _codes(column: pd.Series, texts: Codes) -> np.ndarray:
     """[n] number of each text over all ranks; -1 null. Only texts in use are numbered."""
-    codes = column.cat.codes.to_numpy()
+    codes = schema.codes_of(column)
     used = pd.unique(codes[codes >= 0])
-    number = np.full(len(column.cat.categories) + 1, -1, dtype=np.int32)
-    number[used] = texts.of(column.cat.categories.to_numpy(dtype=object)[used].tolist())
+    known = schema.texts_of(column)
+    number = np.full(len(known) + 1, -1, dtype=np.int32)
+    number[used] = texts.of([known[code] for code in used.tolist()])
     return number[codes]
 
 
@@ -174,7 +175,7 @@ def _category(codes: np.ndarray, texts: list[str], name: str, where: str) -> pd.
     own, used = pd.factorize(np.where(codes < 0, len(texts), codes))
     known = used < len(texts)
     number = np.where(known, np.cumsum(known) - 1, -1).astype(np.int32)  # position among those that are not null
-    return categorical(number[own], [texts[code] for code in used[known]])
+    return schema.categorical(number[own], [texts[code] for code in used[known]])
 
 
 def _refuse_unless(

@@ -14,7 +14,6 @@ from gnnperf.trace import execution_trace, kineto, linking
 from gnnperf.trace.assembly import Assembled, assemble, assemble_events
 from gnnperf.trace.checks import check_run, listed, one_recording
 from gnnperf.trace.collectives import add_collectives
-from gnnperf.trace.columns import categorical
 from gnnperf.trace.event_names import with_public_names
 from gnnperf.trace.execution_trace import ExecutionTrace, is_execution_trace, read_execution_trace, refuse_chakra
 from gnnperf.trace.groups import name_groups
@@ -45,7 +44,7 @@ def import_kineto(
     columns = table.columns | {
         "op_event": links.op_event,
         "launch_event": links.launch_event,
-        "link": categorical(links.link, [str(x) for x in linking.LINKS]),
+        "link": schema.categorical(links.link, [str(x) for x in linking.LINKS]),
         "forward_event": linking.forward_events(table),
     }
     columns |= add_collectives(table, links, replace(distributed, rank=rank))

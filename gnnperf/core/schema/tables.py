@@ -25,11 +25,12 @@ def names(columns: tuple[Column, ...]) -> tuple[str, ...]:
 
 def validate(frame: pd.DataFrame, columns: tuple[Column, ...], where: str) -> None:
     """Refuse a table without these columns, or with other dtypes, where it enters a package."""
+    dtypes = dict(frame.dtypes.items())
     for column in columns:
-        if column.name not in frame.columns:
+        if column.name not in dtypes:
             raise InputError(f"column {column.name!r} is missing", where=where, allowed=", ".join(names(columns)))
-        result = str(frame[column.name].dtype)
-        if result != column.dtype and np.dtype("O") != frame[column.name].dtype:
+        result = str(dtypes[column.name])
+        if result != column.dtype and np.dtype("O") != dtypes[column.name]:
             raise InputError(f"column {column.name!r} has dtype {result}", where=where, allowed=column.dtype)
 
 

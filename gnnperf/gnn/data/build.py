@@ -314,7 +314,7 @@ def _typical_steps(
 ) -> tuple[list[StoredRun], pd.DataFrame, dict[str, Failed]]:
     """Write typical steps of a run, of all recordings together and of each; tokens, and why recordings have none."""
     out = Path(config.cache_dir)
-    recorded = Recorded(dict.fromkeys(names, Path(config.path)), out, None, given)
+    recorded = Recorded(dict.fromkeys(names, Path(config.path)), out, given)
     results = {name: attempted(name, recorded.typical) for name in names}
     failed = {name: one for name, one in results.items() if isinstance(one, Failed)}
     made = {name: one for name, one in results.items() if name not in failed}

@@ -179,7 +179,7 @@ def opened(
     for folder in (Path(path).expanduser() for path in config.train_paths):
         known, split = split.train, with_more_to_train(split, folder, [tested_in / name for name in split.test])
         roots |= dict.fromkeys(split.train[len(known) :], folder.resolve().parent)  # names begin with the folder's
-    return split, Recorded(roots, cache_dir, cache_dir, (hardware, cluster))
+    return split, Recorded(roots, cache_dir, (hardware, cluster))
 
 
 def _typical_of(read: Callable[[str], RunGraph], name: str) -> RunStep:

@@ -32,7 +32,7 @@ from gnnperf.hardware import (
     placed,
     spread,
 )
-from gnnperf.schedule import align, isolated_us
+from gnnperf.schedule import ALIGNED_COLUMNS, align, isolated_us
 
 # The nodes of a recording's last step in every step of the recording, and the kinds that nodes are grouped by.
 
@@ -66,8 +66,9 @@ def occurrences(graph: ExecutionGraph) -> Occurrences:
         raise InputError("has no whole step", where=f"graph {graph.name!r}", remedy="record whole steps")
     last = graph.step(graph.steps[-1].step)
     rows = np.full((len(graph.steps), last.num_nodes), -1)  # [num_steps, num_nodes]
+    compared = replace(graph, nodes=graph.nodes[[*ALIGNED_COLUMNS]])  # to take rows of all columns takes long
     for place, label in enumerate(graph.steps):
-        matched = align(last, graph.by_itself(label.step))
+        matched = align(last, compared.by_itself(label.step))
         rows[place] = np.where(matched >= 0, graph.rows_of_step(label.step)[matched], -1)
     return Occurrences(last, rows)
 
@@ -249,23 +250,23 @@ class Recorded:
 
     roots: Mapping[str, Path]  # name -> its data set folder
     cache_dir: Path  # of typical steps
-    graphs_dir: Path | None  # of whole recordings; None: they are not kept
     given: Given
 
     def __call__(self, name: str) -> RunGraph:
         """A recording."""
-        return read_run(self.roots[name], name, self.graphs_dir, *self.given)
+        return read_run(self.roots[name], name, None, *self.given)
 
     def typical(self, name: str) -> tuple[str, RunStep]:
-        """Key and typical step of a recording, always as read from disk; one that cannot be read is made anew."""
+        """Key and typical step of a recording, equal to what is on disk; one that cannot be read is made anew."""
         path = self.roots[name] / name
         key = fingerprint(storage.fingerprint([path]), self.given)
         folder, about = self.cache_dir / STEPS / key, (name, self.given, workload_of(path))
         if folder.is_dir():
             with suppress(InputError):
                 return key, read_step(folder, *about)
-        write_step(typical(self(name)), folder)
-        return key, read_step(folder, *about)
+        step = typical(self(name))
+        write_step(step, folder)
+        return key, step
 
 
 def write_step(step: RunStep, folder: Path) -> None:

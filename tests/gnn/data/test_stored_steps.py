@@ -3,6 +3,7 @@
 from pathlib import Path
 from unittest.mock import MagicMock
 
+import pandas as pd
 import pytest
 
 from gnnperf.core.errors import InputError
@@ -22,7 +23,7 @@ def recorded(root: Path, *kernel_us: int) -> Recorded:
                    files.host("aten::mm", at + 10, 50), files.call("cudaLaunchKernel", at + 20, 5, at + 10),
                    files.device("gemm", at + 30, duration_us, at + 10)]  # fmt: skip
     files.write(root / "a" / "rank_0.json", files.document(events, 0, 4))
-    return Recorded({"a": root}, root / "cache", None, (None, None))
+    return Recorded({"a": root}, root / "cache", (None, None))
 
 
 def kernel_us(step: RunStep) -> list[float]:
@@ -33,6 +34,8 @@ def kernel_us(step: RunStep) -> list[float]:
 def test_a_step_that_is_read_is_the_one_that_was_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read = recorded(tmp_path, 30, 40)
     made, first = typical(read("a")), read.typical("a")
+    for table in ("nodes", "edges"):
+        pd.testing.assert_frame_equal(getattr(first[1].graph, table), getattr(read.typical("a")[1].graph, table))
     monkeypatch.setattr(runs, "read_run", None)  # would fail if it were called
     for key, step in (first, read.typical("a")):
         assert key == first[0] and kernel_us(step) == [35.0]  # mean of 30 and 40
@@ -60,7 +63,7 @@ def test_another_recording_or_device_has_a_step_of_its_own(tmp_path: Path) -> No
     read = recorded(tmp_path, 30, 60)  # in its place
     changed, step = read.typical("a")
     assert kernel_us(step) == [45.0] and changed != first
-    on_cpu = Recorded(read.roots, read.cache_dir, None, (load_device("cpu_generic"), None)).typical("a")
+    on_cpu = Recorded(read.roots, read.cache_dir, (load_device("cpu_generic"), None)).typical("a")
     assert on_cpu[1].cluster.device.name == "cpu_generic" and step.cluster.device.kind == "gpu"
     assert len({first, changed, on_cpu[0]}) == len(list((tmp_path / "cache" / "steps").iterdir())) == 3
 
