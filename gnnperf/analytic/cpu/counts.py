@@ -40,7 +40,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.core import OpFamily
-from gnnperf.graph import UnknownCost, grouped_size
+from gnnperf.graph import UnknownCost, combined, grouped_size
 
 CACHE_BYTES = 2.0**23  # beyond it a tensor comes from memory: a virtual machine's share of the last level, about
 FAR_SHARPNESS = 6.0  # a sweep leaves the cache at once
@@ -370,10 +370,10 @@ def between_bytes(nodes: pd.DataFrame) -> np.ndarray:
     A window stands for a run: what comes before the first call of an op is what follows its last one.
     """
     moved = nodes["bytes"].fillna(0.0)  # [n]
-    lanes = [nodes[name] for name in LANE]
-    same = [*lanes, nodes["op_name"].astype(object)]
-    end = moved.groupby(lanes, observed=True).cumsum()  # [n] bytes moved up to the end of each op
-    ends = end.groupby(same, observed=True, dropna=False)
-    whole = moved.groupby(lanes, observed=True).transform("sum")
+    lanes = [nodes[name].to_numpy() for name in LANE]
+    lane, op = combined(lanes), combined([*lanes, pd.factorize(nodes["op_name"])[0]])  # [n] each
+    end = moved.groupby(lane).cumsum()  # [n] bytes moved up to the end of each op
+    ends = end.groupby(op)
+    whole = moved.groupby(lane).transform("sum")
     last_end = ends.shift().fillna(ends.transform("last") - whole)  # of the window before, where there is none
     return (end - moved - last_end).clip(lower=0.0).to_numpy(float)

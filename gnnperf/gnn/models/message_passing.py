@@ -86,6 +86,25 @@ def _weighted_rows(rows: Tensor, sums: Tensor, weights: Tensor, num_sums: int) -
     return WeightedRows(rows[order], size.cumsum(0) - size, weights[order])
 
 
+class Dropout(nn.Module):
+    """Drops a share of the entries in training, to 1 / 2^16; torch's own takes twice as long on a CPU.
+
+    One random integer of 64 bits decides for four entries.
+    """
+
+    def __init__(self, share: float) -> None:
+        super().__init__()
+        self.share = share
+
+    def forward(self, state: Tensor) -> Tensor:
+        """Any shape -> the same; entries that remain grow, so that the mean remains."""
+        if not self.training or self.share == 0:
+            return state
+        bits = torch.empty(-(-state.numel() // 4), dtype=torch.int64, device=state.device).random_(-(2**63), None)
+        drawn = bits.view(torch.int16)[: state.numel()].view_as(state)  # uniform in [-2^15, 2^15)
+        return state * (drawn >= round(self.share * 2**16) - 2**15).to(state.dtype).mul_(1.0 / (1.0 - self.share))
+
+
 class MessagePassing(nn.Module):
     """state + W relu(W_own norm(state) + sum over relations of W_r mean of senders), on all node types at once.
 
@@ -99,7 +118,7 @@ class MessagePassing(nn.Module):
         self.own = nn.Linear(hidden_channels, hidden_channels)
         self.relations = nn.ModuleDict({r: nn.Linear(hidden_channels, hidden_channels, bias=False) for r in relations})
         self.out = nn.Linear(hidden_channels, hidden_channels)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, state: Tensor, messages: Messages) -> Tensor:
         """[num_nodes, hidden_channels] -> [num_nodes, hidden_channels]."""

@@ -47,19 +47,23 @@ class Muon(torch.optim.AdamW):
         A gradient of zeros, as of a node type that a batch lacks, is no gradient: normalized, the momentum before it
         would take steps as large as any other.
         """
-        given = [(matrix, matrix.grad) for matrix in self.matrices if matrix.grad is not None]
-        for matrix, _ in given:
+        given = [matrix for matrix in self.matrices if matrix.grad is not None]
+        if not given:
+            return
+        every = torch.stack([matrix.grad for matrix in given if matrix.grad is not None])  # [n, size, size]
+        for matrix in given:
             matrix.grad = None
-        moved = [(matrix, gradient) for matrix, gradient in given if gradient.any()]
+        has = every.flatten(1).any(dim=1)  # [n]
+        moved = [matrix for matrix, one in zip(given, has.tolist(), strict=True) if one]
         if not moved:
             return
-        for matrix, gradient in moved:
-            self._momentum(matrix).lerp_(gradient, 1.0 - MOMENTUM)
-        directions = orthogonalized(torch.stack([g.lerp(self._momentum(matrix), MOMENTUM) for matrix, g in moved]))
+        gradients, momenta = list(every[has]), [self._momentum(matrix) for matrix in moved]
+        torch._foreach_lerp_(momenta, gradients, 1.0 - MOMENTUM)
+        directions = orthogonalized(torch.stack(torch._foreach_lerp(gradients, momenta, MOMENTUM)))
         group = self.param_groups[0]
         step = RELATIVE_STEP * group["lr"]
-        for (matrix, _), direction in zip(moved, directions, strict=True):
-            matrix.mul_(1.0 - step * group["weight_decay"]).sub_(direction, alpha=step)
+        torch._foreach_mul_(moved, 1.0 - step * group["weight_decay"])
+        torch._foreach_sub_(moved, list(directions), alpha=step)
 
     def _momentum(self, matrix: Tensor) -> Tensor:
         state = self.state[matrix]

@@ -14,7 +14,7 @@ from gnnperf.gnn.data.module import batch_of
 from gnnperf.gnn.data.normalizer import fit_normalizer
 from gnnperf.gnn.data.vocabulary import Vocabulary, fit_vocabulary
 from gnnperf.gnn.models.gnn import WORK, Head, TypedGNN, joint_messages
-from gnnperf.gnn.models.message_passing import MESSAGE_RELATIONS, MessagePassing, arrange
+from gnnperf.gnn.models.message_passing import MESSAGE_RELATIONS, Dropout, MessagePassing, arrange
 from gnnperf.gnn.settings import ModelConfig
 from gnnperf.graph.execution_graph import ExecutionGraph
 
@@ -135,3 +135,19 @@ def test_words_are_dropped_in_training_only() -> None:
     assert torch.equal(model(data)["host"].residual, model(data)["host"].residual)
     model.train()
     assert not torch.equal(model(data)["host"].residual, model(data)["host"].residual)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.5])
+def test_dropout_drops_its_share_and_keeps_the_mean(share: float) -> None:
+    torch.manual_seed(0)
+    state = torch.ones(1001, 67, requires_grad=True)  # not a multiple of four entries
+    kept = Dropout(share)(state)
+    assert (kept == 0).float().mean().item() == pytest.approx(share, abs=0.01)  # five standard deviations
+    assert kept[kept != 0].unique().tolist() == pytest.approx([1 / (1 - share)])
+    kept.sum().backward()
+    assert state.grad is not None and torch.equal(state.grad, kept.detach())
+
+
+def test_dropout_changes_nothing_outside_of_training() -> None:
+    state = torch.randn(5, 3)
+    assert Dropout(0.5).eval()(state) is state and Dropout(0.0)(state) is state
