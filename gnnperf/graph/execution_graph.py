@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.core import TIMED_RELATIONS, Evidence, InputError, NodeType, Relation, Segment, schema
+from gnnperf.graph.tables import combined
 from gnnperf.hardware import Placement
 
 # How embedding tables were accessed in a recorded run, as its card counts it.
@@ -89,6 +90,7 @@ def _entry(entry: object, where: str) -> TableCounts:
 # One step that is scheduled several times in a row keeps these waits as pairs of its own nodes: the node of the copy
 # before, and the node that waits for its end. Threads and streams carry over by themselves.
 
+CONTENT_COLUMNS = ("node_type", "rank", "step", "thread", "device", "stream", "content_key")
 STEP_END = "step_end"  # op_name of the host gap at the end of a step
 NOTHING = np.zeros((2, 0), dtype=np.int64)
 
@@ -118,12 +120,15 @@ def cross_step_waits(nodes: pd.DataFrame, edges: pd.DataFrame, step: int) -> np.
 
 def _same(nodes: pd.DataFrame, other: int, step: int) -> np.ndarray:
     """[num_nodes] for nodes of step `other`, the node of `step` with the same content and position; else -1."""
-    keys = nodes.loc[nodes["step"].isin([other, step]), ["step", "rank", "content_key"]]
-    keys = keys.assign(position=keys.groupby(["step", "rank", "content_key"]).cumcount(), node=keys.index)
-    there, here = keys[keys["step"] == other], keys[keys["step"] == step]
-    pairs = there.merge(here, on=["rank", "content_key", "position"], suffixes=("_there", "_here"))
+    of = nodes["step"].to_numpy()
+    rows = np.flatnonzero((of == other) | (of == step))
+    here = of[rows] == step
+    rank, key = (nodes[name].to_numpy()[rows] for name in ("rank", "content_key"))
+    content = combined([rank, pd.factorize(key)[0]])
+    number = combined([content, pd.Series(rank).groupby([content, here]).cumcount().to_numpy()])
+    _, at_there, at_here = np.intersect1d(number[~here], number[here], assume_unique=True, return_indices=True)
     same = np.full(len(nodes), -1, dtype=np.int64)
-    same[pairs["node_there"].to_numpy()] = pairs["node_here"].to_numpy()
+    same[rows[~here][at_there]] = rows[here][at_here]
     return same
 
 
@@ -221,6 +226,10 @@ class ExecutionGraph:
         """The same graph without edges inferred from time distances (no leakage)."""
         retained = (self.edges["evidence"] != Evidence.TIMING).to_numpy()
         return self if retained.all() else replace(self, edges=self.edges[retained].reset_index(drop=True))
+
+    def for_alignment(self) -> ExecutionGraph:
+        """The same graph with the columns only that tell which node is which: rows of few columns are taken quickly."""
+        return replace(self, nodes=self.nodes[[*CONTENT_COLUMNS]], edges=self.edges[["src", "dst", "relation"]])
 
     def validate(self) -> ExecutionGraph:
         """Check columns, node numbers and edge ends; return self.

@@ -1,4 +1,3 @@
-from .alignment import ALIGNED_COLUMNS as ALIGNED_COLUMNS
 from .alignment import align as align
 from .alignment import common_subsequence as common_subsequence
 from .contention import isolated_us as isolated_us

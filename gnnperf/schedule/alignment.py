@@ -8,10 +8,9 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.core import NodeType, Relation, compiled
-from gnnperf.graph import ExecutionGraph, lane_keys
+from gnnperf.graph import ExecutionGraph, by_category, lane_keys
 
 _MAX_EDITS = 3000
-ALIGNED_COLUMNS = ("node_type", "rank", "step", "thread", "device", "stream", "content_key")  # of nodes, which it reads
 
 
 def align(structure: ExecutionGraph, other: ExecutionGraph) -> np.ndarray:
@@ -100,9 +99,9 @@ _compiled_myers = compiled(_myers, in_python=0)
 
 def _part_of(graph: ExecutionGraph) -> np.ndarray:
     """[2, n] (comm arrive, collective) and (comm arrive, peer_wait), then (peer_wait, collective)."""
-    edges, kind = graph.edges, graph.nodes["node_type"].to_numpy()
+    edges, kind = graph.edges, graph.nodes["node_type"]
     src, dst = edges["src"].to_numpy(), edges["dst"].to_numpy()
-    joins = (edges["relation"] == Relation.JOINS).to_numpy()
-    to_wait = (edges["relation"] == Relation.FOLLOWS).to_numpy() & (kind[src] == NodeType.COMM)
-    to_wait &= kind[dst] == NodeType.HOST
+    joins, follows = (by_category(edges["relation"], one.__eq__, bool) for one in (Relation.JOINS, Relation.FOLLOWS))
+    comm, host = (by_category(kind, one.__eq__, bool) for one in (NodeType.COMM, NodeType.HOST))
+    to_wait = follows & comm[src] & host[dst]
     return np.concatenate([np.stack([src[to_wait], dst[to_wait]]), np.stack([src[joins], dst[joins]])], axis=1)

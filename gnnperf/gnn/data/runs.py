@@ -32,7 +32,7 @@ from gnnperf.hardware import (
     placed,
     spread,
 )
-from gnnperf.schedule import ALIGNED_COLUMNS, align, isolated_us
+from gnnperf.schedule import align, isolated_us
 
 # The nodes of a recording's last step in every step of the recording, and the kinds that nodes are grouped by.
 
@@ -66,7 +66,7 @@ def occurrences(graph: ExecutionGraph) -> Occurrences:
         raise InputError("has no whole step", where=f"graph {graph.name!r}", remedy="record whole steps")
     last = graph.step(graph.steps[-1].step)
     rows = np.full((len(graph.steps), last.num_nodes), -1)  # [num_steps, num_nodes]
-    compared = replace(graph, nodes=graph.nodes[[*ALIGNED_COLUMNS]])  # to take rows of all columns takes long
+    compared = graph.for_alignment()
     for place, label in enumerate(graph.steps):
         matched = align(last, compared.by_itself(label.step))
         rows[place] = np.where(matched >= 0, graph.rows_of_step(label.step)[matched], -1)
