@@ -70,6 +70,7 @@ from .untrusted import reading as reading
 from .workers import Mapped as Mapped
 from .workers import deferred as deferred
 from .workers import end_with_parent as end_with_parent
+from .workers import in_copies as in_copies
 from .workers import in_copy as in_copy
 from .workers import in_turn as in_turn
 from .workers import usable_cores as usable_cores

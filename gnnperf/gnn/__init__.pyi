@@ -62,6 +62,7 @@ from .training.fit import build_model as build_model
 from .training.fit import fit as fit
 from .training.fit import keep_what_helps as keep_what_helps
 from .training.folds import leaving_programs_out as leaving_programs_out
+from .training.folds import may_copy as may_copy
 from .training.folds import shrunk as shrunk
 from .training.folds import unseen_shares as unseen_shares
 from .training.look import log_outputs as log_outputs

@@ -12,7 +12,7 @@ import pandas as pd
 
 from gnnperf import gnn
 from gnnperf.analytic import has_forms
-from gnnperf.core import NodeType, Source, each
+from gnnperf.core import Mapped, NodeType, Source, in_turn
 from gnnperf.graph import Prediction
 from gnnperf.hardware import ClusterSpec
 from gnnperf.predict.assembly import Question, assemble, time_us
@@ -190,6 +190,7 @@ def calibrated(
     predicted: Mapping[Mode, Callable[[Step], Prediction]],
     recordings: Sequence[Step],
     unseen: Sequence[tuple[str, Step, Prediction]] = (),
+    mapped: Mapped = in_turn,
 ) -> tuple[gnn.Intervals, Mapping[Mode, Sequence[gnn.StepMiss]]]:
     """Intervals of these predictions' nodes and steps, and of each mode what it missed, one per recording.
 
@@ -198,21 +199,20 @@ def calibrated(
 
     Raises InputError where one cannot be predicted.
     """
-    from gnnperf.gnn import fit_node_intervals, fit_step_intervals, miss_of, run_of
+    from gnnperf.gnn import fit_node_intervals, fit_step_intervals, run_of
 
-    tables: list[pd.DataFrame] = []
-    misses: dict[Mode, list[gnn.StepMiss]] = {mode: [] for mode in predicted}
-    for step in each(recordings, "calibrating intervals", "recordings"):
-        for mode, predict in predicted.items():
-            estimate = assemble(predict(step), question_about(step, mode))
-            tables.append(_rows_of(step, estimate.prediction))
-            misses[mode].append(miss_of(run_of(step.run), (estimate.step_time_us, step.step_us), path_table(estimate)))
-    left_out: list[gnn.StepMiss] = []
-    for program, step, prediction in unseen:  # a program's nodes miss together, and its steps
-        estimate = assemble(prediction, question_about(step, Mode.hybrid))
-        rows = _rows_of(step, estimate.prediction).assign(run=program)
-        tables.append(rows[rows["source"] == Source.GNN_CALIBRATED])
-        left_out.append(miss_of(program, (estimate.step_time_us, step.step_us), path_table(estimate)))
+    def of_recording(step: Step) -> list[tuple[pd.DataFrame, gnn.StepMiss]]:
+        return [_missed(run_of(step.run), step, predict(step), mode) for mode, predict in predicted.items()]
+
+    def of_other_program(given: tuple[str, Step, Prediction]) -> tuple[pd.DataFrame, gnn.StepMiss]:
+        return _missed(*given, Mode.hybrid)  # a program's nodes miss together, and its steps
+
+    known = mapped(of_recording, recordings, "calibrating intervals")
+    unknown = mapped(of_other_program, unseen, "calibrating intervals of other programs")
+    misses = {mode: [of_modes[place][1] for of_modes in known] for place, mode in enumerate(predicted)}
+    left_out = [miss for _, miss in unknown]
+    tables = [rows for of_modes in known for rows, _ in of_modes]
+    tables += [rows[rows["source"] == Source.GNN_CALIBRATED] for rows, _ in unknown]
     devices = [step.cluster.device.name for step in recordings]
     steps = {str(mode): fit_step_intervals(result, gnn.LEVEL, devices) for mode, result in misses.items()}
     others = [step.cluster.device.name for _, step, _ in unseen]
@@ -220,12 +220,14 @@ def calibrated(
     return gnn.Intervals(fit_node_intervals(pd.concat(tables, ignore_index=True), gnn.LEVEL), steps, other), misses
 
 
-def _rows_of(step: Step, prediction: Prediction) -> pd.DataFrame:
-    """One per node, with what was measured."""
-    from gnnperf.gnn import run_of
+def _missed(run: str, step: Step, prediction: Prediction, mode: Mode) -> tuple[pd.DataFrame, gnn.StepMiss]:
+    """Rows of the nodes with what was measured, and what the step missed; both in the name of `run`."""
+    from gnnperf.gnn import miss_of
 
-    rows = _table(prediction, step.cluster.device.name)
-    return rows.assign(run=run_of(step.run), measured_us=step.nodes["latency_us"].to_numpy())
+    estimate = assemble(prediction, question_about(step, mode))
+    rows = _table(estimate.prediction, step.cluster.device.name)
+    rows = rows.assign(run=run, measured_us=step.nodes["latency_us"].to_numpy())
+    return rows, miss_of(run, (estimate.step_time_us, step.step_us), path_table(estimate))
 
 
 def _table(estimate: Prediction, device: str) -> pd.DataFrame:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from gnnperf.core import counted, usable_cores, worker_processes
+from gnnperf.core import Mapped, counted, in_copies, in_turn, usable_cores, worker_processes
 from gnnperf.predict.composition.entry import EntryConfig
 from gnnperf.predict.verdict import Verdict, step_errors, verdict_of
 
@@ -64,9 +64,10 @@ def train(config: EntryConfig, onto: Console, evaluations: Sequence[Evaluation] 
         if not gnn.processes().is_first:
             return None
 
-        shrinkage = gnn.keep_what_helps(model, data)
+        mapped = in_copies if gnn.may_copy(config) else in_turn
+        shrinkage = gnn.keep_what_helps(model, data, mapped)
         left_out = [gnn.shrunk(one, shrinkage) for one in left_out]
-        unseen = gnn.unseen_shares(left_out)
+        unseen = gnn.unseen_shares(left_out, mapped)
         for of_whom, of_each in (("", shrinkage), (" in other programs", unseen)):
             for kind, shares in of_each.items():
                 onto.print(f"{kind}{of_whom}: {shares}")
@@ -78,10 +79,10 @@ def train(config: EntryConfig, onto: Console, evaluations: Sequence[Evaluation] 
                     "init_from": start.sha256 if start else None,
                     "processors": list(map(asdict, calibrated_on))}  # fmt: skip
         checkpoint, errors = _calibrated(gnn.make_checkpoint(model, config.model, data, training, unseen), model, data,
-                                         left_out)  # fmt: skip
+                                         left_out, mapped)  # fmt: skip
         checkpoint = gnn.save_checkpoint(out / "checkpoint.pt", checkpoint)
 
-        tables = gnn.evaluate(model, data, config.evaluate_on)
+        tables = gnn.evaluate(model, data, config.evaluate_on, mapped)
         gnn.write_comparison(tables, out / "errors.csv")
         gnn.log_outputs(log, model, data.steps["val"], tables, out / "checkpoint.pt", checkpoint.sha256)
         for part, table in tables.items():
@@ -95,7 +96,7 @@ def train(config: EntryConfig, onto: Console, evaluations: Sequence[Evaluation] 
 
 
 def _calibrated(
-    checkpoint: Checkpoint, model: TypedGNN, data: PreparedData, left_out: Sequence[Judged]
+    checkpoint: Checkpoint, model: TypedGNN, data: PreparedData, left_out: Sequence[Judged], mapped: Mapped
 ) -> tuple[Checkpoint, pd.DataFrame]:
     """The checkpoint with intervals, and the step errors of the validation recordings.
 
@@ -110,7 +111,7 @@ def _calibrated(
         hybrid = BlendedPredictor(GnnPredictor(checkpoint))
         unseen = [(one.group, one.step, hybrid.predict_left_out(one)) for one in left_out]
         intervals, misses = calibrated(
-            {Mode.hybrid: hybrid.predict_step, Mode.analytic: attrgetter("base")}, data.recordings, unseen
+            {Mode.hybrid: hybrid.predict_step, Mode.analytic: attrgetter("base")}, data.recordings, unseen, mapped
         )
         return replace(checkpoint, intervals=intervals), step_errors(misses[Mode.hybrid], misses[Mode.analytic])
     rows = []

@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from gnnperf.core import InputError, deferred, in_copy, in_turn, worker_processes
+from gnnperf.core import InputError, deferred, in_copies, in_copy, in_turn, worker_processes, workers
 from gnnperf.hardware import load_device
 
 
@@ -49,3 +49,15 @@ def test_what_a_copy_cannot_compute_is_computed_here() -> None:
         assert killed() == own
     with in_copy(lambda: lambda: 5) as unsent:  # a function of no module
         assert unsent()() == 5
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux only")
+@pytest.mark.parametrize("cores", [1, 3])
+def test_copies_share_the_items_and_keep_their_order(cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "usable_cores", lambda: cores)
+    for count in (0, 2, 7):
+        results = in_copies(lambda item: (item, os.getpid()), list(range(count)), "numbers")  # a function of no module
+        assert [item for item, _ in results] == list(range(count))
+        assert len({pid for _, pid in results}) == min(cores, count)
+    with pytest.raises(ZeroDivisionError):
+        in_copies(lambda item: 1 / item, [1, 0, 1], "reciprocals")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from gnnperf.core import console, csv_text, each, write_text
+from gnnperf.core import Mapped, console, csv_text, in_turn, write_text
 from gnnperf.gnn.data.prepare import PreparedData, Step, sampled
 from gnnperf.gnn.data.runs import run_of
 from gnnperf.gnn.data.step_time import IsolatedPrediction, in_place
@@ -46,24 +47,27 @@ def processes() -> Processes:
     return Processes(int(rank), int(count), int(here))
 
 
-def evaluate(network: TypedGNN, data: PreparedData, parts: Sequence[str] = EVALUATED) -> dict[str, pd.DataFrame]:
+def evaluate(
+    network: TypedGNN, data: PreparedData, parts: Sequence[str] = EVALUATED, mapped: Mapped = in_turn
+) -> dict[str, pd.DataFrame]:
     """Part ("val", "test") -> comparison table; a part without runs is left out.
 
     Predictors: gnn; base (analytical, else typed floor), which the network corrects; analytic; one constant per op;
     a copy of the nearest training run. Of very large parts, evenly spaced runs count (prepare.sampled).
     """
     nearest = fit_nearest_run({step.run: step.nodes for step in sampled(data.steps["train"])})
-    return {part: _compare(network, sampled(data.steps[part]), nearest, part) for part in parts if data.steps[part]}
+    estimates = partial(_estimates, network, nearest)
+    return {part: _compare(mapped(estimates, sampled(data.steps[part]), f"judging, {part}"))
+            for part in parts if data.steps[part]}  # fmt: skip
 
 
-def _compare(network: TypedGNN, steps: Sequence[Step], nearest: NearestRun, part: str) -> pd.DataFrame:
-    parts = [_estimates(network, step, nearest) for step in each(steps, f"judging, {part}", "runs")]
+def _compare(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
     nodes = pd.concat(parts, ignore_index=True)
     estimates = {n: nodes[n].to_numpy() for n in ("gnn", "base", "analytic", "op median", "nearest run")}
     return compare(estimates, nodes["measured"].to_numpy(), nodes["node_type"].to_numpy(), nodes["run"].to_numpy())
 
 
-def _estimates(network: TypedGNN, step: Step, nearest: NearestRun) -> pd.DataFrame:
+def _estimates(network: TypedGNN, nearest: NearestRun, step: Step) -> pd.DataFrame:
     """One row per node: measured latency and every prediction."""
     return pd.DataFrame(
         {

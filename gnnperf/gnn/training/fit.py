@@ -16,6 +16,7 @@ from lightning.pytorch.loggers import Logger
 from lightning.pytorch.strategies import DDPStrategy
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
+from gnnperf.core import Mapped, in_turn
 from gnnperf.gnn.data.floors import texts_of
 from gnnperf.gnn.data.module import StepDataModule
 from gnnperf.gnn.data.prepare import PreparedData, sampled
@@ -130,7 +131,7 @@ def quiet() -> Iterator[None]:
             one.setLevel(level)
 
 
-def keep_what_helps(network: TypedGNN, data: PreparedData) -> dict[str, Shares]:
+def keep_what_helps(network: TypedGNN, data: PreparedData, mapped: Mapped = in_turn) -> dict[str, Shares]:
     """Shrink the corrections of each node type, of usual and of scheduled latencies apart (`training.shares`).
 
     A head trained on few nodes overfits: its corrections are right in direction and too large. Usual latencies keep the
@@ -145,7 +146,7 @@ def keep_what_helps(network: TypedGNN, data: PreparedData) -> dict[str, Shares]:
         for step in sampled(data.steps["val"])
     ]
     usual = usual_shares(judged)
-    scheduled = scheduled_shares(judged, usual, HALF if data.speed_factors is None else 0.0)
+    scheduled = scheduled_shares(judged, usual, HALF if data.speed_factors is None else 0.0, mapped)
     chosen = {t: Shares(usual[t], scheduled[t]) for t in usual if not network.is_silent(t)}
     for node_type, shares in chosen.items():
         network.shrink(node_type, shares.usual, shares.scheduled)

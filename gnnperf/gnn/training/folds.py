@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from gnnperf.core import deferred, each, in_copy, usable_cores
+from gnnperf.core import Mapped, deferred, each, in_copy, in_turn, usable_cores
 from gnnperf.gnn.data.floors import of_each
 from gnnperf.gnn.data.prepare import PreparedData, Step
 from gnnperf.gnn.models.gnn import TypedGNN
@@ -30,6 +30,12 @@ RUNS_PER_PROGRAM = 8  # that are judged: schedules take longest
 EPOCHS = 0.125  # of the training's, per fold
 
 
+def may_copy(config: TrainConfig) -> bool:
+    """Whether copies of this process may compute: there is a core for them, and what they need works in a copy."""
+    is_safe = sys.platform == "linux" and config.trainer.threads == 1 and not torch.cuda.is_available()
+    return is_safe and usable_cores() > 1 and processes().count == 1
+
+
 @contextmanager
 def leaving_programs_out(
     config: TrainConfig, data: PreparedData, begin: Callable[[], TypedGNN]
@@ -40,8 +46,7 @@ def leaving_programs_out(
     the block, in a copy of the process. The base stays as fitted with all programs, which favors the base. `begin`
     makes a network as the training began with.
     """
-    is_safe = sys.platform == "linux" and config.trainer.threads == 1 and not torch.cuda.is_available()
-    how = in_copy if is_safe and usable_cores() > 1 and processes().count == 1 else deferred
+    how = in_copy if may_copy(config) else deferred
     with how(lambda: _residuals(config, data, begin)) as residuals:
         yield lambda: [
             Judged(step, of_step, trust_kinds(step.nodes, step.stored("base_us")), program_of(step))
@@ -69,10 +74,10 @@ def _residuals(config: TrainConfig, data: PreparedData, begin: Callable[[], Type
     return result
 
 
-def unseen_shares(left_out: Sequence[Judged]) -> dict[str, Shares]:
+def unseen_shares(left_out: Sequence[Judged], mapped: Mapped = in_turn) -> dict[str, Shares]:
     """Kind of node -> shares that hold in left-out programs, where any does."""
     usual = usual_shares(left_out)
-    scheduled = scheduled_shares(left_out, usual)
+    scheduled = scheduled_shares(left_out, usual, mapped=mapped)
     both = {kind: Shares(usual[kind], scheduled[kind]) for kind in usual}
     return {kind: of_kind for kind, of_kind in both.items() if of_kind != NONE}
 

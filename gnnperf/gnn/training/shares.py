@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 
 import numpy as np
 
+from gnnperf.core import Mapped, in_turn
 from gnnperf.gnn.data.prepare import Step
 from gnnperf.gnn.data.step_time import contended_step_time_us
 
@@ -45,7 +47,9 @@ def usual_shares(judged: Sequence[Judged]) -> dict[str, float]:
     return {kind: SHARES[int(np.argmin(mean))] for kind, mean in means.items()}
 
 
-def scheduled_shares(judged: Sequence[Judged], usual: Mapping[str, float], start: float = 0.0) -> dict[str, float]:
+def scheduled_shares(
+    judged: Sequence[Judged], usual: Mapping[str, float], start: float = 0.0, mapped: Mapped = in_turn
+) -> dict[str, float]:
     """Kind -> share, chosen for hosts, kernels and transfers together: errors of one part hide those of another.
 
     All kinds of a node type keep one share of what they keep for nodes: `start` of SHARES, unless steps err less with
@@ -58,7 +62,8 @@ def scheduled_shares(judged: Sequence[Judged], usual: Mapping[str, float], start
     types = sorted({_type_of(kind) for kind in usual})
     choices = np.array(list(product(SHARES, repeat=len(types))))  # [num_choices, num_types]
     unchanged = int(np.flatnonzero((choices == start).all(axis=1))[0])
-    effects = np.array([_effects(one, usual, types) for one in judged])  # [num_steps, 1 + num_types]
+    weighed = mapped(partial(_effects, usual=usual, types=types), judged, "weighing corrections")
+    effects = np.array(weighed)  # [num_steps, 1 + num_types]
     off = np.abs(effects[:, :1] + effects[:, 1:] @ choices.T)  # [num_steps, num_choices]
     members = [np.array([one.group == group for one in judged]) for group in groups]
     errors = np.stack([off[mine].mean(axis=0) for mine in members])  # [num_groups, num_choices]
