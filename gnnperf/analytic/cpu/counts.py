@@ -225,10 +225,16 @@ def paid_families(calls: pd.DataFrame) -> pd.Series:
 
 def op_counts(calls: pd.DataFrame) -> np.ndarray:
     """Counts of calls."""
-    known = calls[KEYS].assign(family=paid_families(calls)).astype(object)
-    rows = known.where(calls[KEYS].notna(), None).itertuples(index=False, name=None)
-    result = [_counts(str(op), dims, str(family), *numbers) for op, dims, _, family, *numbers in rows]
+    rows = zip(*(_known(calls[name]) for name in KEYS if name not in ("dtype", "family")), strict=True)
+    result = [_counts(str(op), dims, str(family), *numbers)
+              for (op, dims, *numbers), family in zip(rows, paid_families(calls), strict=True)]  # fmt: skip
     return np.array(result, dtype=float).reshape(len(calls), len(COUNTS))
+
+
+def _known(column: pd.Series) -> list[Any]:
+    """[n] values, None where unknown."""
+    values = column.astype(object).to_numpy()
+    return np.where(pd.isna(values), None, values).tolist()
 
 
 @lru_cache(maxsize=1 << 16)

@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 import pandas as pd
 
-from gnnperf.core import WORK_TYPES
+from gnnperf.core import WORK_TYPES, schema
 from gnnperf.gnn.data.floors import NOTHING, words_of
 
 FIELDS = ("op_name", "family", "phase", "segment", "dtype", "collective", "lane")
@@ -85,4 +85,4 @@ def _lane(nodes: pd.DataFrame) -> pd.Series:
     thread, stream = nodes["thread"].to_numpy(), nodes["stream"].to_numpy()  # [num_nodes] each, -1 none
     device = np.where(stream >= 0, LANES.index("s0") + np.minimum(stream, 3), LANES.index(NOTHING))
     role = np.where(thread == 0, LANES.index("main"), np.where(thread > 0, LANES.index("thread"), device))
-    return pd.Series(pd.Categorical.from_codes(role.astype(np.int64), pd.Index(LANES)), index=nodes.index)
+    return pd.Series(schema.categorical(role, LANES), index=nodes.index)

@@ -15,8 +15,9 @@ from gnnperf.gnn.data.prepare import Step
 from gnnperf.gnn.data.step_time import contended_step_time_us
 
 SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)  # from which is chosen
-# Groups, and standard errors of a gain over them, for another share of corrections to count in steps. Of 125
-# combinations, one passes by chance in 5 % of choices with 8 groups and in 1 % with 48; with 2 errors in 13 and 3 %.
+# Groups, and standard errors of a gain over them, for another share of corrections to count in steps; with few groups
+# more (`least_deviations`). Of 125 combinations, 2.5 let one pass by chance in 15, 6, 2 and 1 % of choices with 5, 8, 24
+# and 48 groups, Student's t in 5, 2, 1 and 0 % (simulated: normal effects of three node types, as large as errors).
 MIN_GROUPS, DEVIATIONS = 5, 2.5
 # Of corrections in steps of programs that train: on validation runs of four splits better than none on each, and than
 # what few runs choose (docs/benchmarks/network.md).
@@ -68,10 +69,21 @@ def scheduled_shares(
     members = [np.array([one.group == group for one in judged]) for group in groups]
     errors = np.stack([off[mine].mean(axis=0) for mine in members])  # [num_groups, num_choices]
     gain = errors[:, [unchanged]] - errors
-    is_clear = gain.mean(axis=0) > DEVIATIONS * gain.std(axis=0, ddof=1) / math.sqrt(len(groups))
+    error = gain.std(axis=0, ddof=1) / math.sqrt(len(groups))  # [num_choices]
+    is_clear = gain.mean(axis=0) > least_deviations(len(groups)) * error
     place = int(np.argmin(np.where(is_clear, errors.mean(axis=0), np.inf))) if is_clear.any() else unchanged
     chosen = dict(zip(types, choices[place].tolist(), strict=True))
     return {kind: share * chosen[_type_of(kind)] for kind, share in usual.items()}
+
+
+def least_deviations(num_groups: int) -> float:
+    """Standard errors that a mean over so many groups passes as rarely as one over very many passes DEVIATIONS.
+
+    The quantile of Student's t, which errors estimated from few groups need (Abramowitz and Stegun 1964, 26.7.5).
+    """
+    z, free = DEVIATIONS, num_groups - 1
+    terms = ((z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96, (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384)
+    return z + sum(term / free**power for power, term in enumerate(terms, 1))
 
 
 def _type_of(kind: str) -> str:

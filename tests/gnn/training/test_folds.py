@@ -10,7 +10,7 @@ from gnnperf.gnn.models.gnn import TypedGNN
 from gnnperf.gnn.settings import ModelConfig
 from gnnperf.gnn.training.config import TrainConfig, TrainerConfig
 from gnnperf.gnn.training.folds import grouped, leaving_programs_out, shrunk, unseen_shares
-from gnnperf.gnn.training.shares import Judged
+from gnnperf.gnn.training.shares import Judged, least_deviations
 from gnnperf.gnn.trust import Shares, program_of, trust_kinds
 
 KERNELS = "compute"
@@ -40,8 +40,8 @@ def left_out(step: Step, right: float, factor: float, program: str) -> Judged:
         ((2.0,) * 5, 0.5, 1.0, 1.0),  # validation has halved them
         ((1.0,) * 4, 1.0, 1.0, 0.0),  # four programs are too few for steps
         # Gains of all corrections, over |right|:
-        ((1.0, 1.0, 1.0, 1.0, -0.2), 1.0, 1.0, 1.0),  # (1, 1, 1, 1, -0.2): mean 0.76, standard error 0.24
-        ((1.0, 1.0, 1.0, 1.0, -0.6), 1.0, 1.0, 0.0),  # (1, 1, 1, 1, -0.6): 0.68 and 0.32, not 2.5 times as much
+        ((1.0, 1.0, 1.0, 1.0, 0.2), 1.0, 1.0, 1.0),  # (1, 1, 1, 1, 0.2): mean 0.84, standard error 0.16
+        ((1.0, 1.0, 1.0, 1.0, -0.2), 1.0, 1.0, 0.0),  # (1, 1, 1, 1, -0.2): 0.76 and 0.24, not 4.3 times as much
     ],
 )
 def test_what_holds_in_left_out_programs_counts_in_others(
@@ -52,6 +52,13 @@ def test_what_holds_in_left_out_programs_counts_in_others(
     result = unseen_shares([shrunk(one, {KERNELS: Shares(shrinkage, shrinkage)}) for one in steps])
     kernels = {kind: shares for kind, shares in result.items() if kind.startswith(KERNELS)}
     assert set(kernels.values()) == {Shares(usual, scheduled)}
+
+
+def test_few_groups_need_more_standard_errors() -> None:
+    x = least_deviations(5)  # Student's t with 4 degrees of freedom has this distribution
+    below = 0.5 + 0.375 * x / np.sqrt(1 + x**2 / 4) * (1 - x**2 / (1 + x**2 / 4) / 12)
+    assert 1 - below == pytest.approx(0.0062, rel=0.05)  # beyond 2.5 standard deviations of a normal distribution
+    assert least_deviations(100_000) == pytest.approx(2.5, abs=1e-3)
 
 
 @pytest.mark.parametrize("cores", [1, 2])
