@@ -233,8 +233,9 @@ def op_counts(calls: pd.DataFrame) -> np.ndarray:
 
 def _known(column: pd.Series) -> list[Any]:
     """[n] values, None where unknown."""
-    values = column.astype(object).to_numpy()
-    return np.where(pd.isna(values), None, values).tolist()
+    values = column.astype(object).to_numpy(copy=True)
+    values[pd.isna(values)] = None
+    return values.tolist()
 
 
 @lru_cache(maxsize=1 << 16)
