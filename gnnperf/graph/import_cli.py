@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _NAMED = 10
 GRAPH = "graph"
+MANY_EVENTS = 500_000
 PROCESS_BYTES = 300 * 2**20  # of the process before it reads
 WINDOW = re.compile(r"steps_\d+-\d+")
 ABOUT = "Read one run, build its execution graph, and write both as Parquet; other commands read the folder."
@@ -111,7 +112,10 @@ def _import_windows(path: Path, out: Path, budget_bytes: float, steps: range | N
 
 
 def _written(run: RunTrace, folder: Path) -> ExecutionGraph:
-    """The graph of a run, after tables and graph are in the folder; the tables are compressed while it is built."""
+    """The graph of a run, after tables and graph are in the folder.
+
+    Tables are compressed while the graph is built; those of a large run before, which takes less memory.
+    """
     from concurrent.futures import ThreadPoolExecutor
 
     from gnnperf.core import task
@@ -123,6 +127,8 @@ def _written(run: RunTrace, folder: Path) -> ExecutionGraph:
         (folder / name).mkdir()
     with task("writing", 2, "folders") as advance, ThreadPoolExecutor(max_workers=1) as beside:
         tables = beside.submit(trace_storage.write_files, run, folder / trace_storage.IMPORTED)
+        if sum(len(table.events) for table in run.tables) > MANY_EVENTS:
+            tables.result()
         graph = build_graph(run)
         tables.result()
         advance(1.0)
