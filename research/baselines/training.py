@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 
-from gnnperf.core import console, each, say
-from gnnperf.gnn import Checkpoint, TrainConfig, TypedGNN, open_log, processes
+from gnnperf.core import Mapped, console, in_copies, in_turn, say
+from gnnperf.gnn import Checkpoint, TrainConfig, TypedGNN, may_copy, open_log, processes
 from gnnperf.gnn.data import prepare
 from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.training.look import Log
@@ -42,7 +42,7 @@ def compare_network(
 ) -> None:
     """Write records of a trained network and its hybrid, and print their errors with those of trivial predictions."""
     fits = fits_of(checkpoint, network, config.row, fit_s)
-    judged = judged_rows(fits, data, config.evaluate_on)
+    judged = judged_rows(fits, data, config.evaluate_on, in_copies if may_copy(config) else in_turn)
     write_records(judged, cells_folder(config))
     show_rows(judged, log)
 
@@ -57,13 +57,13 @@ def cells_folder(config: EntryConfig) -> Path:
     return Path(config.cells) if config.cells else Path(config.out) / "cells"
 
 
-def judged_rows(fits: Mapping[str, Fit], data: PreparedData, parts: Sequence[str]) -> Judged:
+def judged_rows(fits: Mapping[str, Fit], data: PreparedData, parts: Sequence[str], mapped: Mapped = in_turn) -> Judged:
     """Rows of every part that has runs: the fitted, the trivial predictions, and where runs were repeated the floor.
 
     `fits` is row -> what was trained on `data`. Raises InputError for a prediction that is not finite.
     """
     fits = {**fits, **{row: fitted(learner, data, None) for row, learner in TRIVIAL.items()}}
-    return {part: _rows(fits, data, part) for part in parts if data.steps[part]}
+    return {part: _rows(fits, data, part, mapped) for part in parts if data.steps[part]}
 
 
 def write_records(judged: Judged, folder: Path) -> None:
@@ -90,12 +90,15 @@ def validation_error(judged: Judged, row: str) -> float:
     return (row_errors.node_figures(records) or row_errors.step_figures(records)).gmae
 
 
-def _rows(fits: Mapping[str, Fit], data: PreparedData, part: str) -> dict[str, list[EvaluationRecord]]:
+def _rows(fits: Mapping[str, Fit], data: PreparedData, part: str, mapped: Mapped) -> dict[str, list[EvaluationRecord]]:
     def origin(row: str, seed: int | None, given: str) -> Origin:
         return Origin(data.split.axis, part, row, seed, data.fingerprint, given, learning_code())
 
-    result = {row: [judged_record(fit, data, origin(row, fit.seed, fit.given))]
-             for row, fit in each(list(fits.items()), f"judging, {part}", "rows")}  # fmt: skip
+    def record(row: str) -> EvaluationRecord:
+        fit = fits[row]
+        return judged_record(fit, data, origin(row, fit.seed, fit.given))
+
+    result = {row: [one] for row, one in zip(fits, mapped(record, list(fits), f"judging, {part}"), strict=True)}
     if is_repeated(data, part):
         result[row_errors.REPEAT] = [repeat_record(data, origin(row_errors.REPEAT, None, "another recording"))]
     return row_errors.in_order(result)
