@@ -68,7 +68,6 @@ from .terminal import say as say
 from .terminal import write_out as write_out
 from .untrusted import reading as reading
 from .workers import Mapped as Mapped
-from .workers import deferred as deferred
 from .workers import end_with_parent as end_with_parent
 from .workers import in_copies as in_copies
 from .workers import in_copy as in_copy

@@ -104,18 +104,13 @@ def in_copy(function: Callable[[], Result]) -> Iterator[Callable[[], Result]]:
 def in_copies(function: Callable[[Any], Result], items: Sequence[Any], what: str) -> list[Result]:
     """`in_turn`, but divided among copies of this process, one per usable core (`in_copy`)."""
     count = usable_cores()
-    results = dict[int, Result]()
     with ExitStack() as copies:
-        shares = [range(first, len(items), count) for first in range(count)]
-        others = [copies.enter_context(in_copy(partial(_each_of, function, items, share))) for share in shares[1:]]
-        results |= zip(shares[0], in_turn(function, [items[place] for place in shares[0]], what), strict=True)
-        for share, result in zip(shares[1:], others, strict=True):
-            results |= zip(share, result(), strict=True)
-    return [results[place] for place in range(len(items))]
-
-
-def _each_of(function: Callable[[Any], Result], items: Sequence[Any], share: range) -> list[Result]:
-    return [function(items[place]) for place in share]
+        others: list[Callable[[], list[Result]]] = [
+            copies.enter_context(in_copy(partial(list, map(function, items[first::count]))))
+            for first in range(1, count)
+        ]
+        shares = [in_turn(function, items[::count], what), *(result() for result in others)]
+    return [shares[place % count][place // count] for place in range(len(items))]
 
 
 def _send_result(function: Callable[[], Any], sender: Connection) -> None:
@@ -123,12 +118,6 @@ def _send_result(function: Callable[[], Any], sender: Connection) -> None:
     end_with_parent()
     with suppress(Exception):  # raised again where the result is requested
         sender.send(Context().run(function))
-
-
-@contextmanager
-def deferred(function: Callable[[], Result]) -> Iterator[Callable[[], Result]]:
-    """As `in_copy`, but computed in this process, when the result is requested."""
-    yield function
 
 
 def end_with_parent() -> None:

@@ -112,10 +112,7 @@ def _import_windows(path: Path, out: Path, budget_bytes: float, steps: range | N
 
 
 def _written(run: RunTrace, folder: Path) -> ExecutionGraph:
-    """The graph of a run, after tables and graph are in the folder.
-
-    Tables are compressed while the graph is built; those of a large run before, which takes less memory.
-    """
+    """The graph of a run, after tables and graph are in the folder; tables are compressed while it is built."""
     from concurrent.futures import ThreadPoolExecutor
 
     from gnnperf.core import task
@@ -127,7 +124,7 @@ def _written(run: RunTrace, folder: Path) -> ExecutionGraph:
         (folder / name).mkdir()
     with task("writing", 2, "folders") as advance, ThreadPoolExecutor(max_workers=1) as beside:
         tables = beside.submit(trace_storage.write_files, run, folder / trace_storage.IMPORTED)
-        if sum(len(table.events) for table in run.tables) > MANY_EVENTS:
+        if sum(len(table.events) for table in run.tables) > MANY_EVENTS:  # before: less memory
             tables.result()
         graph = build_graph(run)
         tables.result()

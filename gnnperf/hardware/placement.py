@@ -90,11 +90,6 @@ class Placement:
     core_sets: tuple[tuple[int, ...], ...] = ()
 
     @property
-    def is_limited(self) -> bool:
-        """Whether the ranks are on several hosts, whose links have a limit that is stated."""
-        return self.hosts > 1 and self.bandwidth_bytes_per_s is not None
-
-    @property
     def shares_cores(self) -> bool:
         """Whether a core has several ranks, which then wait for each other; False if nothing is stated."""
         cores = [core for own in self.core_sets for core in own]

@@ -10,7 +10,6 @@ A bucket holds one segment of the sender: what is no longer than that passes at 
 import ctypes
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -95,20 +94,6 @@ def seats(link: Link, world_size: int) -> Iterator[list[Seat]]:
         yield [Seat(f"{own}h{rank // per_host}", INTERFACE, rank // per_host) for rank in range(world_size)]
     finally:
         _remove([name for name in _existing() if name.startswith(own)])
-
-
-def why_not() -> str | None:
-    """What keeps this machine from having several hosts; None if nothing does."""
-    missing = [tool for tool in ("ip", "tc") if shutil.which(tool) is None]
-    if missing:
-        return f"{' and '.join(missing)} (iproute2) is not installed"
-    if os.geteuid() != 0:
-        return "making network namespaces needs root"
-    try:
-        with seats(Link(hosts=2, rate_gbit_per_s=1.0), 2):
-            return None
-    except InputError as error:
-        return error.what
 
 
 def _check(link: Link, world_size: int) -> None:

@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from gnnperf.core import InputError, deferred, in_copies, in_copy, in_turn, worker_processes, workers
+from gnnperf.core import InputError, in_copies, in_copy, in_turn, worker_processes, workers
 from gnnperf.hardware import load_device
 
 
@@ -36,8 +36,6 @@ def test_a_copy_computes_with_the_memory_of_this_process_and_ends_with_its_block
     with in_copy(lambda: time.sleep(600)):
         pass
     assert time.monotonic() - begin < 60
-    with deferred(os.getpid) as result_here:
-        assert result_here() == os.getpid()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux only")

@@ -32,16 +32,11 @@ def texts_of(column: pd.Series) -> list[str]:
 
 def merged(columns: Sequence[pd.Series]) -> pd.Categorical[Any]:
     """All rows of categorical columns, below each other."""
-    arrays = [_array(column) for column in columns]
-    named = [array for array in arrays if len(array.categories)]  # the others hold nulls only
-    codes = [array.codes for array in arrays]
-    if not named or all(array.categories is named[0].categories for array in named):
-        texts = named[0].categories.to_numpy(dtype=object).tolist() if named else []
-        return categorical(np.concatenate(codes), texts)
     known = [texts_of(column) for column in columns]
     number = {text: code for code, text in enumerate(dict.fromkeys(text for texts in known for text in texts))}
-    places = [np.array([*map(number.__getitem__, texts), -1])[own] for texts, own in zip(known, codes, strict=True)]
-    return categorical(np.concatenate(places), list(number))
+    codes = [np.array([*map(number.__getitem__, texts), -1])[codes_of(column)]
+             for texts, column in zip(known, columns, strict=True)]  # fmt: skip
+    return categorical(np.concatenate(codes), list(number))
 
 
 def _array(column: pd.Series) -> Any:

@@ -8,14 +8,14 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from gnnperf.core import Mapped, deferred, each, in_copy, in_turn, usable_cores
+from gnnperf.core import Mapped, each, in_copy, in_turn, usable_cores
 from gnnperf.gnn.data.floors import of_each
 from gnnperf.gnn.data.prepare import PreparedData, Step
 from gnnperf.gnn.models.gnn import TypedGNN
@@ -46,7 +46,7 @@ def leaving_programs_out(
     the block, in a copy of the process. The base stays as fitted with all programs, which favors the base. `begin`
     makes a network as the training began with.
     """
-    how = in_copy if may_copy(config) else deferred
+    how = in_copy if may_copy(config) else nullcontext
     with how(lambda: _residuals(config, data, begin)) as residuals:
         yield lambda: [
             Judged(step, of_step, trust_kinds(step.nodes, step.stored("base_us")), program_of(step))
