@@ -13,6 +13,7 @@ from .composition.entry import EntryConfig as EntryConfig
 from .coverage import check_covered as check_covered
 from .gnn import predictor_of as predictor_of
 from .measurements import outlier_steps as outlier_steps
+from .rank_memory import memory_ahead as memory_ahead
 from .request import Mode as Mode
 from .request import Request as Request
 from .request import check as check

@@ -30,14 +30,7 @@ from gnnperf.predict.profiler import (
 from gnnperf.predict.request import Mode, Profiler, Request, Stalls, TraceEvidence, check
 from gnnperf.predict.step_prediction import TRANSFER, StepPrediction, provenance
 from gnnperf.predict.step_rates import with_throughput
-from gnnperf.predict.target import (
-    Target,
-    choose_target,
-    collective_models_text,
-    num_nodes,
-    placement_text,
-    traced_name,
-)
+from gnnperf.predict.target import Target, choose_target, collective_models_text, num_nodes, placement_text, traced_name
 from gnnperf.predict.trace_evidence import TracePredictor
 from gnnperf.schedule import MeasuredStep, forecast_step, measured_step, step_us
 
@@ -315,11 +308,7 @@ class Setup:
                 collectives=collective_models_text(target.cluster),
                 evidence=evidence_name(measured) if request.transfer is None else TRANSFER,
             ),
-            warnings=(
-                *self._moved(),
-                *target.warnings,
-                *self._misplaced(),
-            ),
+            warnings=(*self._moved(), *target.warnings, *self._misplaced()),
             notes=(*self._notes(), *target.notes),
             placement=placement_text(target.cluster, self.graph.world_size),
             from_trace=measured is not None,

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gnnperf.core import NodeType
-from gnnperf.graph import load_run
+from gnnperf.core import NodeType, in_copy, usable_cores
+from gnnperf.graph import ExecutionGraph, load_run
 from gnnperf.hardware import DeviceSpec
+from gnnperf.predict.assembly import choose_step
 from gnnperf.predict.request import Mode, Request
 from gnnperf.predict.step_prediction import RankMemory, StepPrediction
 from gnnperf.predict.target import GENERIC_GPU, choose_target
@@ -28,6 +32,29 @@ OTHER_SHAPES = "Steps of the trace differ in shapes; the measured peak memory is
 OTHER_DEVICE = (
     "Peak memory is that of the traced ops with the allocator of {}; another device may run other ops and libraries."
 )
+
+
+_AHEAD: ContextVar[Callable[[], object]] = ContextVar("ahead", default=bool)  # waits for what is computed ahead
+
+
+@contextmanager
+def memory_ahead(graph: ExecutionGraph, request: Request) -> Iterator[None]:
+    """A copy of this process puts the peak memory of a trace into the cache, for which it loads torch, meanwhile.
+
+    A process that has loaded torch makes no copy: its threads would not be there.
+    """
+    is_safe = sys.platform == "linux" and "torch" not in sys.modules and usable_cores() > 1
+    is_traced = bool(request.trace) and request.mode is not Mode.replay and not request.hardware
+    if not (is_safe and is_traced and request.memory and request.cache_folder):
+        yield
+        return
+    step = choose_step(graph, request.step).name
+    with in_copy(lambda: bool(_peaks(graph.fingerprint, step, request, None))) as ahead:
+        token = _AHEAD.set(ahead)
+        try:
+            yield
+        finally:
+            _AHEAD.reset(token)
 
 
 def with_memory(estimate: StepPrediction, request: Request) -> StepPrediction:
@@ -108,7 +135,8 @@ def _traced(estimate: StepPrediction, request: Request, device: DeviceSpec | Non
     same = device is None or not request.hardware or device.name == estimate.traced_hardware
     same |= estimate.measured_step_time_us is not None
     on_gpu = None if same or device is None else device.kind == "gpu"
-    peaks = _peaks(estimate, request, on_gpu)
+    _AHEAD.get()()
+    peaks = _peaks(estimate.prediction.graph.fingerprint, estimate.label.name, request, on_gpu)
     if peaks is None:
         return replace(estimate, notes=(*estimate.notes, NO_SHAPES))
     measured = measured_peaks(run_card(Path(str(request.trace)))) if same else {}
@@ -121,18 +149,16 @@ def _traced(estimate: StepPrediction, request: Request, device: DeviceSpec | Non
 
 
 def _peaks(
-    estimate: StepPrediction, request: Request, on_gpu: bool | None, variant: Variant | None = None
+    fingerprint: str, step: str, request: Request, on_gpu: bool | None, variant: Variant | None = None
 ) -> tuple[PeakMemory, ...] | None:
     """Of the traced ranks, as recorded or of a known change; None: the trace has no shapes."""
     from gnnperf.memory import AS_RECORDED, cached_peaks
-
-    fingerprint = estimate.prediction.graph.fingerprint
 
     def read() -> RunTrace:
         return load_run((Path(str(request.trace)),), request.recording, request.chosen, fingerprint)
 
     return cached_peaks(read, request.cache_folder, fingerprint, batches_held=request.batches_held, on_gpu=on_gpu,
-                        step=estimate.label.name, variant=variant or AS_RECORDED)  # fmt: skip
+                        step=step, variant=variant or AS_RECORDED)  # fmt: skip
 
 
 def _edited(
@@ -148,7 +174,8 @@ def _edited(
     estimate = replace(estimate, notes=(*(f"What if: not known is {one}." for one in unknown), *estimate.notes))
     if edits.variant is None:
         return estimate
-    peaks = _peaks(estimate, request, on_gpu, edits.variant)
+    graph, step = estimate.prediction.graph, estimate.label.name
+    peaks = _peaks(graph.fingerprint, step, request, on_gpu, edits.variant)
     assert peaks is not None, "the unedited step has peaks"
     result = tuple(RankMemory(peak, None, _capacity(device)) for peak in peaks)
     assert estimate.whatif is not None, "chosen so"

@@ -165,7 +165,7 @@ def run_request(request: Request) -> tuple[Path, ...]:
         InputError: the request cannot be predicted, too little is covered, or the step is beyond a limit.
     """
     # imported after the user's files are known to be plain: one that is not is refused at once
-    from gnnperf.predict import check, check_covered, requested_graph, setup_of, with_alternatives
+    from gnnperf.predict import check, check_covered, memory_ahead, requested_graph, setup_of, with_alternatives
     from gnnperf.report.compare.text import read_threshold
     from gnnperf.report.console import print_summary
     from gnnperf.report.json_document import document
@@ -177,9 +177,10 @@ def run_request(request: Request) -> tuple[Path, ...]:
         check_output(Path(request.out))
     with bars_on_terminal(request.quiet or request.json):
         graph = requested_graph(request)  # trace or plan -> execution graph
-        setup = setup_of(graph, request)  # its step, the hardware, the predictors in their order
-        prediction = setup.predict()  # latency of every node
-        result = setup.step_prediction(prediction)  # schedule, step time, findings, edits, memory
+        with memory_ahead(graph, request):
+            setup = setup_of(graph, request)  # its step, the hardware, the predictors in their order
+            prediction = setup.predict()  # latency of every node
+            result = setup.step_prediction(prediction)  # schedule, step time, findings, edits, memory
         result = with_alternatives(result, setup)  # hardware=[...]: the same on each device
         check_covered(result, request.fallback)
         written = write_report(result, Path(request.out or default_out(result)))

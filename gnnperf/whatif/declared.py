@@ -83,9 +83,7 @@ class Straggler:
         nodes = (graph.nodes["rank"] == self.rank).to_numpy() & is_type(graph, *WORK_OF[self.work])
         if not nodes.any():
             raise refusal(
-                graph,
-                f"no work ({self.work}) of rank {self.rank}",
-                f"rank {', '.join(map(str, graph.ranks))}",
+                graph, f"no work ({self.work}) of rank {self.rank}", f"rank {', '.join(map(str, graph.ranks))}"
             )
         unknown = (f"whether rank {self.rank} also slows the transfers down that it takes part in",)
         return rewritten(graph, nodes, unknown, change=latency_change(nodes, self.factor))

@@ -22,15 +22,7 @@ import pandas as pd
 from gnnperf.analytic import default_constants
 from gnnperf.analytic.kernels.dispatch import cdna_bytes, has_forms, roofline_us
 from gnnperf.analytic.kernels.nodes import distinct_calls
-from gnnperf.analytic.roofline import (
-    CDNA_FILE,
-    OTHERS,
-    CdnaConstants,
-    FamilyShares,
-    cdna_kind,
-    rate_key_of,
-    shares_us,
-)
+from gnnperf.analytic.roofline import CDNA_FILE, OTHERS, CdnaConstants, FamilyShares, cdna_kind, rate_key_of, shares_us
 from gnnperf.core import NodeType, OpFamily
 from gnnperf.generate.transformer.items import Op
 from gnnperf.hardware import DeviceSpec, conf_dir, match_device

@@ -15,9 +15,9 @@ from gnnperf.gnn.data.prepare import Step
 from gnnperf.gnn.data.step_time import contended_step_time_us
 
 SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)  # from which is chosen
-# Groups, and standard errors of a gain over them, for another share of corrections to count in steps; with few groups
-# more (`least_deviations`). Of 125 combinations, 2.5 let one pass by chance in 15, 6, 2 and 1 % of choices with 5, 8,
-# 24 and 48 groups, Student's t in 5, 2, 1 and 0 % (simulated, with normal effects of three node types).
+# Groups, and standard errors of a gain over them, for another share of corrections to count in steps. Of 125
+# combinations, 2.5 let one pass by chance in 15, 6, 2 and 1 % of choices with 5, 8, 24 and 48 groups, and as many more as
+# Student's t has in 5, 2, 1 and 0 % (simulated, with normal effects of three node types).
 MIN_GROUPS, DEVIATIONS = 5, 2.5
 # Of corrections in steps of programs that train: on validation runs of four splits better than none on each, and than
 # what few runs choose (docs/benchmarks/network.md).
@@ -77,10 +77,7 @@ def scheduled_shares(
 
 
 def least_deviations(num_groups: int) -> float:
-    """Standard errors that a mean over so many groups passes as rarely as one over very many passes DEVIATIONS.
-
-    The quantile of Student's t, which errors estimated from few groups need (Abramowitz and Stegun 1964, 26.7.5).
-    """
+    """What Student's t passes as rarely as a normal value DEVIATIONS (Abramowitz and Stegun 1964, 26.7.5)."""
     z, free = DEVIATIONS, num_groups - 1
     terms = ((z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96, (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384)
     return z + sum(term / free**power for power, term in enumerate(terms, 1))

@@ -10,15 +10,7 @@ from synthetic import read
 
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import WORK_TYPES
-from gnnperf.gnn.data.runs import (
-    IsolatedLabels,
-    RunGraph,
-    RunStep,
-    merged,
-    run_of,
-    typical,
-    workload_of,
-)
+from gnnperf.gnn.data.runs import IsolatedLabels, RunGraph, RunStep, merged, run_of, typical, workload_of
 
 
 def recording(name: str, latency_us: float, step_us: float = 100.0) -> RunStep:
