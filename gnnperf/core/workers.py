@@ -105,10 +105,8 @@ def in_copies(function: Callable[[Any], Result], items: Sequence[Any], what: str
     """`in_turn`, but divided among copies of this process, one per usable core (`in_copy`)."""
     count = usable_cores()
     with ExitStack() as copies:
-        others: list[Callable[[], list[Result]]] = [
-            copies.enter_context(in_copy(partial(list, map(function, items[first::count]))))
-            for first in range(1, count)
-        ]
+        parts = [partial(list[Result], map(function, items[first::count])) for first in range(1, count)]
+        others = [copies.enter_context(in_copy(part)) for part in parts]
         shares = [in_turn(function, items[::count], what), *(result() for result in others)]
     return [shares[place % count][place // count] for place in range(len(items))]
 

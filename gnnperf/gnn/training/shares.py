@@ -15,9 +15,8 @@ from gnnperf.gnn.data.prepare import Step
 from gnnperf.gnn.data.step_time import contended_step_time_us
 
 SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)  # from which is chosen
-# Groups, and standard errors of a gain over them, for another share of corrections to count in steps. Of 125
-# combinations, 2.5 let one pass by chance in 15, 6, 2 and 1 % of choices with 5, 8, 24 and 48 groups, and as many more as
-# Student's t has in 5, 2, 1 and 0 % (simulated, with normal effects of three node types).
+# Groups, and standard errors of a gain over them, for another share to count in steps. By chance, one of 125 passes in
+# 15, 6, 2 and 1 % of choices with 5, 8, 24 and 48 groups; with `least_deviations` in 5, 2, 1 and 0 % (simulated).
 MIN_GROUPS, DEVIATIONS = 5, 2.5
 # Of corrections in steps of programs that train: on validation runs of four splits better than none on each, and than
 # what few runs choose (docs/benchmarks/network.md).
