@@ -89,7 +89,7 @@ def in_copy(function: Callable[[], Result]) -> Iterator[Callable[[], Result]]:
     def result() -> Result:
         try:
             received: Result = receiver.recv()
-        except EOFError:
+        except (EOFError, OSError):  # before, or while it was sent
             received = function()
         return received
 
@@ -103,7 +103,7 @@ def in_copy(function: Callable[[], Result]) -> Iterator[Callable[[], Result]]:
 
 def in_copies(function: Callable[[Any], Result], items: Sequence[Any], what: str) -> list[Result]:
     """`in_turn`, but divided among copies of this process, one per usable core (`in_copy`)."""
-    count = usable_cores()
+    count = min(usable_cores(), len(items)) or 1
     with ExitStack() as copies:
         parts = [partial(list[Result], map(function, items[first::count])) for first in range(1, count)]
         others = [copies.enter_context(in_copy(part)) for part in parts]

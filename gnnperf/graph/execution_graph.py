@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.core import TIMED_RELATIONS, Evidence, InputError, NodeType, Relation, Segment, schema
+from gnnperf.graph.event_columns import by_category
 from gnnperf.graph.tables import combined
 from gnnperf.hardware import Placement
 
@@ -217,9 +218,8 @@ class ExecutionGraph:
         return np.flatnonzero(self._of_step(step))
 
     def _of_step(self, step: int) -> np.ndarray:
-        kinds = self.nodes["node_type"]
-        hardware = np.array([*(kind in (NodeType.DEVICE, NodeType.LINK) for kind in schema.texts_of(kinds)), False])
-        retained: np.ndarray = (self.nodes["step"].to_numpy() == step) | hardware[schema.codes_of(kinds)]
+        hardware = by_category(self.nodes["node_type"], (NodeType.DEVICE, NodeType.LINK).__contains__, bool)
+        retained: np.ndarray = (self.nodes["step"].to_numpy() == step) | hardware
         return retained
 
     def for_predictors(self) -> ExecutionGraph:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _NAMED = 10
 GRAPH = "graph"
-MANY_EVENTS = 500_000
+MANY_EVENTS = 500_000  # compressed while the graph is built, they would take too much memory
 PROCESS_BYTES = 300 * 2**20  # of the process before it reads
 WINDOW = re.compile(r"steps_\d+-\d+")
 ABOUT = "Read one run, build its execution graph, and write both as Parquet; other commands read the folder."
@@ -112,7 +112,7 @@ def _import_windows(path: Path, out: Path, budget_bytes: float, steps: range | N
 
 
 def _written(run: RunTrace, folder: Path) -> ExecutionGraph:
-    """The graph of a run, after tables and graph are in the folder; tables are compressed while it is built."""
+    """The graph of a run, after tables and graph are in the folder; not too many are compressed meanwhile."""
     from concurrent.futures import ThreadPoolExecutor
 
     from gnnperf.core import task
@@ -124,7 +124,7 @@ def _written(run: RunTrace, folder: Path) -> ExecutionGraph:
         (folder / name).mkdir()
     with task("writing", 2, "folders") as advance, ThreadPoolExecutor(max_workers=1) as beside:
         tables = beside.submit(trace_storage.write_files, run, folder / trace_storage.IMPORTED)
-        if sum(len(table.events) for table in run.tables) > MANY_EVENTS:  # before: less memory
+        if sum(len(table.events) for table in run.tables) > MANY_EVENTS:
             tables.result()
         graph = build_graph(run)
         tables.result()

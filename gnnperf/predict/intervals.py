@@ -204,11 +204,9 @@ def calibrated(
     def of_recording(step: Step) -> list[tuple[pd.DataFrame, gnn.StepMiss]]:
         return [_missed(run_of(step.run), step, predict(step), mode) for mode, predict in predicted.items()]
 
-    def of_other_program(given: tuple[str, Step, Prediction]) -> tuple[pd.DataFrame, gnn.StepMiss]:
-        return _missed(*given, Mode.hybrid)  # a program's nodes miss together, and its steps
-
     known = mapped(of_recording, recordings, "calibrating intervals")
-    unknown = mapped(of_other_program, unseen, "calibrating intervals of other programs")
+    # a program's nodes miss together, and its steps
+    unknown = mapped(lambda one: _missed(one[0], one[1], one[2], Mode.hybrid), unseen, "calibrating intervals")
     misses = {mode: [of_modes[place][1] for of_modes in known] for place, mode in enumerate(predicted)}
     left_out = [miss for _, miss in unknown]
     tables = [rows for of_modes in known for rows, _ in of_modes]

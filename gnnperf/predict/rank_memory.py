@@ -34,22 +34,24 @@ OTHER_DEVICE = (
 )
 
 
-_AHEAD: ContextVar[Callable[[], object]] = ContextVar("ahead", default=bool)  # waits for what is computed ahead
+Peaks = tuple["PeakMemory", ...] | None  # of the traced ranks; None: the trace has no shapes
+MOST_AHEAD = 300_000  # nodes of a graph that is in memory twice
+_AHEAD: ContextVar[Callable[[], Peaks] | None] = ContextVar("ahead", default=None)  # waits for what a copy computes
 
 
 @contextmanager
 def memory_ahead(graph: ExecutionGraph, request: Request) -> Iterator[None]:
-    """A copy of this process puts the peak memory of a trace into the cache, for which it loads torch, meanwhile.
+    """Meanwhile, a copy of this process loads torch and finds the peak memory of a trace on its own hardware.
 
-    A process that has loaded torch makes no copy: its threads would not be there.
+    None is made where torch was loaded: its threads of OpenMP would not be there. Arrow makes its threads anew.
     """
     is_safe = sys.platform == "linux" and "torch" not in sys.modules and usable_cores() > 1
-    is_traced = bool(request.trace) and request.mode is not Mode.replay and not request.hardware
-    if not (is_safe and is_traced and request.memory and request.cache_folder):
+    is_own = bool(request.trace) and request.mode is not Mode.replay and not request.hardware
+    if not (is_safe and is_own and request.memory and graph.num_nodes <= MOST_AHEAD):
         yield
         return
     step = choose_step(graph, request.step).name
-    with in_copy(lambda: bool(_peaks(graph.fingerprint, step, request, None))) as ahead:
+    with in_copy(lambda: _peaks(graph.fingerprint, step, request, None)) as ahead:
         token = _AHEAD.set(ahead)
         try:
             yield
@@ -135,8 +137,8 @@ def _traced(estimate: StepPrediction, request: Request, device: DeviceSpec | Non
     same = device is None or not request.hardware or device.name == estimate.traced_hardware
     same |= estimate.measured_step_time_us is not None
     on_gpu = None if same or device is None else device.kind == "gpu"
-    _AHEAD.get()()
-    peaks = _peaks(estimate.prediction.graph.fingerprint, estimate.label.name, request, on_gpu)
+    ahead = _AHEAD.get()
+    peaks = ahead() if ahead else _peaks(estimate.prediction.graph.fingerprint, estimate.label.name, request, on_gpu)
     if peaks is None:
         return replace(estimate, notes=(*estimate.notes, NO_SHAPES))
     measured = measured_peaks(run_card(Path(str(request.trace)))) if same else {}
@@ -148,10 +150,8 @@ def _traced(estimate: StepPrediction, request: Request, device: DeviceSpec | Non
     return given if given.whatif is None else _edited(given, request, device, on_gpu)
 
 
-def _peaks(
-    fingerprint: str, step: str, request: Request, on_gpu: bool | None, variant: Variant | None = None
-) -> tuple[PeakMemory, ...] | None:
-    """Of the traced ranks, as recorded or of a known change; None: the trace has no shapes."""
+def _peaks(fingerprint: str, step: str, request: Request, on_gpu: bool | None, variant: Variant | None = None) -> Peaks:
+    """As recorded or of a known change."""
     from gnnperf.memory import AS_RECORDED, cached_peaks
 
     def read() -> RunTrace:

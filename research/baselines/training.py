@@ -94,11 +94,9 @@ def _rows(fits: Mapping[str, Fit], data: PreparedData, part: str, mapped: Mapped
     def origin(row: str, seed: int | None, given: str) -> Origin:
         return Origin(data.split.axis, part, row, seed, data.fingerprint, given, learning_code())
 
-    def record(row: str) -> EvaluationRecord:
-        fit = fits[row]
-        return judged_record(fit, data, origin(row, fit.seed, fit.given))
-
-    result = {row: [one] for row, one in zip(fits, mapped(record, list(fits), f"judging, {part}"), strict=True)}
+    records = mapped(lambda row: judged_record(fits[row], data, origin(row, fits[row].seed, fits[row].given)),
+                     list(fits), f"judging, {part}")  # fmt: skip
+    result = {row: [record] for row, record in zip(fits, records, strict=True)}
     if is_repeated(data, part):
         result[row_errors.REPEAT] = [repeat_record(data, origin(row_errors.REPEAT, None, "another recording"))]
     return row_errors.in_order(result)

@@ -1,6 +1,7 @@
 """A function for many items, in this process and in others."""
 
 import math
+import multiprocessing
 import os
 import signal
 import sys
@@ -45,6 +46,10 @@ def test_what_a_copy_cannot_compute_is_computed_here() -> None:
     own = os.getpid()
     with in_copy(lambda: own if os.getpid() == own else os.kill(os.getpid(), signal.SIGKILL)) as killed:
         assert killed() == own
+    with in_copy(lambda: bytes(10**7)) as half_sent:  # more than a pipe holds
+        time.sleep(0.3)
+        multiprocessing.active_children()[0].kill()
+        assert len(half_sent()) == 10**7
     with in_copy(lambda: lambda: 5) as unsent:  # a function of no module
         assert unsent()() == 5
 

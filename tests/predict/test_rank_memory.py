@@ -1,24 +1,29 @@
 """Peak memory that a copy of the process finds while the step is predicted."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-AHEAD = """
+PREDICTED = """
 import sys
-from gnnperf.predict import Request, memory_ahead, rank_memory, requested_graph
-rank_memory.usable_cores = lambda: 2
-request = Request(trace="datasets/cpu-gloo/dlrm_t4_r100k_d16_b256_row_x2_lo/1", cache_dir=sys.argv[1], memory=True)
-with memory_ahead(requested_graph(request), request):
-    rank_memory._AHEAD.get()()
+from gnnperf.predict import Request, rank_memory
+from gnnperf.report.predict_cli import run_request
+rank_memory.usable_cores = lambda: int(sys.argv[1])
+trace = "datasets/cpu-gloo/dlrm_t4_r100k_d16_b256_row_x2_lo/1"
+run_request(Request(trace=trace, out=sys.argv[2], cache_dir=sys.argv[3], memory=True, quiet=True))
 print("torch" in sys.modules)
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux only")
-def test_a_copy_puts_peaks_into_the_cache_and_torch_is_loaded_there_only(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", AHEAD, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
-    assert done.stdout == "False\n" and len(list(tmp_path.glob("peaks-*.json"))) == 1
+def test_torch_is_loaded_in_a_copy_and_the_prediction_is_the_same(tmp_path: Path) -> None:
+    results = set()
+    for cores, cache in ((1, "a"), (2, "b"), (2, "b")):  # the last one has a graph and peaks in the cache
+        command = [sys.executable, "-c", PREDICTED, str(cores), str(tmp_path / "out"), str(tmp_path / cache)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
+        assert done.stdout == f"{cores == 1}\n"
+        results.add(str(json.loads((tmp_path / "out" / "prediction.json").read_text())["peak_memory"]))
+    assert len(results) == 1 and len(list(tmp_path.glob("?/peaks-*.json"))) == 2

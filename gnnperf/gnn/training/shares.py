@@ -76,7 +76,7 @@ def scheduled_shares(
 
 
 def least_deviations(num_groups: int) -> float:
-    """What Student's t passes as rarely as a normal value DEVIATIONS (Abramowitz and Stegun 1964, 26.7.5)."""
+    """Student's t at the level of DEVIATIONS, by three terms of a series (Abramowitz and Stegun 1964, 26.7.5)."""
     z, free = DEVIATIONS, num_groups - 1
     terms = ((z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96, (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384)
     return z + sum(term / free**power for power, term in enumerate(terms, 1))
