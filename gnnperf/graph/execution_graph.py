@@ -219,8 +219,7 @@ class ExecutionGraph:
 
     def _of_step(self, step: int) -> np.ndarray:
         hardware = by_category(self.nodes["node_type"], (NodeType.DEVICE, NodeType.LINK).__contains__, bool)
-        retained: np.ndarray = (self.nodes["step"].to_numpy() == step) | hardware
-        return retained
+        return np.asarray((self.nodes["step"].to_numpy() == step) | hardware)
 
     def for_predictors(self) -> ExecutionGraph:
         """The same graph without edges inferred from time distances (no leakage)."""

@@ -68,8 +68,7 @@ def scheduled_shares(
     members = [np.array([one.group == group for one in judged]) for group in groups]
     errors = np.stack([off[mine].mean(axis=0) for mine in members])  # [num_groups, num_choices]
     gain = errors[:, [unchanged]] - errors
-    error = gain.std(axis=0, ddof=1) / math.sqrt(len(groups))  # [num_choices]
-    is_clear = gain.mean(axis=0) > least_deviations(len(groups)) * error
+    is_clear = gain.mean(axis=0) > least_deviations(len(groups)) * gain.std(axis=0, ddof=1) / math.sqrt(len(groups))
     place = int(np.argmin(np.where(is_clear, errors.mean(axis=0), np.inf))) if is_clear.any() else unchanged
     chosen = dict(zip(types, choices[place].tolist(), strict=True))
     return {kind: share * chosen[_type_of(kind)] for kind, share in usual.items()}

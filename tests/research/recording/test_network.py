@@ -15,7 +15,6 @@ from research.recording.network import LOOPBACK, Link, launch_over
 
 
 def why_not() -> str:
-    """What keeps this machine from having several hosts: tools (iproute2), root, a container."""
     try:
         with network.seats(Link(hosts=2, rate_gbit_per_s=1.0), 2):
             return ""
