@@ -85,6 +85,8 @@ def test_edges_that_end_nowhere_are_refused() -> None:
         replace(graph, edges=graph.edges.assign(dst=99)).validate()
     with pytest.raises(InputError, match="not numbered by row"):
         replace(graph, nodes=graph.nodes.iloc[::-1]).validate()
+    with pytest.raises(InputError, match="column 'phase' has dtype object"):
+        replace(graph, nodes=graph.nodes.astype({"phase": object})).validate()
 
 
 def kineto(path: Path, gemm_us: int) -> Path:

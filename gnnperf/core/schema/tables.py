@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, replace
 
-import numpy as np
 import pandas as pd
 
 from gnnperf.core.errors import InputError
@@ -30,7 +29,7 @@ def validate(frame: pd.DataFrame, columns: tuple[Column, ...], where: str) -> No
         if column.name not in dtypes:
             raise InputError(f"column {column.name!r} is missing", where=where, allowed=", ".join(names(columns)))
         result = str(dtypes[column.name])
-        if result != column.dtype and np.dtype("O") != dtypes[column.name]:
+        if result not in (column.dtype, "object" if column.dtype == "str" else column.dtype):
             raise InputError(f"column {column.name!r} has dtype {result}", where=where, allowed=column.dtype)
 
 
