@@ -12,7 +12,7 @@ from typing import Any
 from gnnperf.core.terminal import say, write_out
 
 Subparsers = Any  # argparse._SubParsersAction, which is not generic at run time
-COLLECT_AFTER = 500_000  # new objects; after 700, as by default, 5 to 10 % of a command is search for cycles
+COLLECT_AFTER = 500_000  # new objects; after 700, as by default, 3 to 8 % of a command is search for cycles
 
 
 def collect_rarely() -> None:

@@ -53,6 +53,7 @@ from .training.config import LearnerKind as LearnerKind
 from .training.config import TrainConfig as TrainConfig
 from .training.evaluate import evaluate as evaluate
 from .training.evaluate import isolated_prediction as isolated_prediction
+from .training.evaluate import may_copy as may_copy
 from .training.evaluate import print_comparison as print_comparison
 from .training.evaluate import processes as processes
 from .training.evaluate import validation_gmae as validation_gmae
@@ -62,7 +63,6 @@ from .training.fit import build_model as build_model
 from .training.fit import fit as fit
 from .training.fit import keep_what_helps as keep_what_helps
 from .training.folds import leaving_programs_out as leaving_programs_out
-from .training.folds import may_copy as may_copy
 from .training.folds import shrunk as shrunk
 from .training.folds import unseen_shares as unseen_shares
 from .training.look import log_outputs as log_outputs

@@ -128,13 +128,13 @@ class RankEvents:
 
 def decode(series: pd.Series) -> np.ndarray:
     """[n] object array of a categorical's values; missing as None."""
-    categories = np.array([*schema.texts_of(series), None], dtype=object)  # [num_categories + 1]
+    categories = np.array([*schema.categories_of(series), None], dtype=object)  # [num_categories + 1]
     return categories[schema.codes_of(series)]  # code -1 takes the appended None
 
 
 def by_category(series: pd.Series, function, dtype) -> np.ndarray:  # type: ignore[no-untyped-def]
     """[n] `function` of each value, computed once per category; missing gives function("")."""
-    values = [function(text) for text in [*schema.texts_of(series), ""]]
+    values = [function(text) for text in [*schema.categories_of(series), ""]]
     return np.asarray(values, dtype=dtype)[schema.codes_of(series)]
 
 

@@ -227,7 +227,7 @@ class ExecutionGraph:
         return self if retained.all() else replace(self, edges=self.edges[retained].reset_index(drop=True))
 
     def for_alignment(self) -> ExecutionGraph:
-        """The same graph with the columns only that tell which node is which: rows of few columns are taken quickly."""
+        """The same graph with only the columns that identify nodes: rows of few columns are taken quickly."""
         return replace(self, nodes=self.nodes[[*CONTENT_COLUMNS]], edges=self.edges[["src", "dst", "relation"]])
 
     def validate(self) -> ExecutionGraph:

@@ -34,7 +34,7 @@ class Uses:
     def __init__(self, events: RankEvents, pieces: Pieces, t1: np.ndarray, step: np.ndarray) -> None:
         dims = events.table.events["input_dims"]
         self._codes = schema.codes_of(dims)
-        self._arguments = [msgspec.json.decode(text) for text in schema.texts_of(dims)]
+        self._arguments = [msgspec.json.decode(text) for text in schema.categories_of(dims)]
         self._by_shape = [set(_tensors(arguments)) for arguments in self._arguments]
         self._by_size = [{prod(shape) for shape in shapes} for shapes in self._by_shape]
         names = events.table.events["name"]

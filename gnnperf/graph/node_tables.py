@@ -219,7 +219,7 @@ def item_bytes(events: RankEvents) -> np.ndarray:
 
 def _taken(series: pd.Series, index: np.ndarray, missing: str | None = None) -> pd.Categorical:
     """[n] values of a categorical column at event ids; `missing` (or null) where the id is -1."""
-    texts = schema.texts_of(series)
+    texts = schema.categories_of(series)
     other = -1
     if missing is not None:
         texts = [*texts, missing] if missing not in texts else texts

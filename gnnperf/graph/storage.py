@@ -165,5 +165,5 @@ def _typed(frame: pd.DataFrame, columns: tuple[Column, ...]) -> pd.DataFrame:
     wanted = {c.name: c.dtype for c in columns if c.name in dtypes and str(dtypes[c.name]) != c.dtype}
     frame = frame.assign(**frame[list(wanted)].astype(wanted))  # `astype` of all columns copies each
     nulls = {c.name: schema.categorical(schema.codes_of(frame[c.name]), ()) for c in columns
-             if c.dtype == "category" and c.name in frame and not schema.texts_of(frame[c.name])}  # fmt: skip
+             if c.dtype == "category" and c.name in frame and not schema.categories_of(frame[c.name])}  # fmt: skip
     return frame.assign(**nulls)

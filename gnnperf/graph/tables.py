@@ -85,7 +85,7 @@ def content_keys(table: pd.DataFrame, columns: tuple[str, ...]) -> np.ndarray:
     for name in columns:
         series = table[name]
         if isinstance(series.dtype, pd.CategoricalDtype):
-            texts = np.array([*schema.texts_of(series), ""], dtype=object)
+            texts = np.array([*schema.categories_of(series), ""], dtype=object)
             value = pd.util.hash_array(texts, categorize=False)[schema.codes_of(series)]
         else:
             value = pd.util.hash_array(series.to_numpy())

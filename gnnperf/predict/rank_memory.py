@@ -32,8 +32,6 @@ OTHER_SHAPES = "Steps of the trace differ in shapes; the measured peak memory is
 OTHER_DEVICE = (
     "Peak memory is that of the traced ops with the allocator of {}; another device may run other ops and libraries."
 )
-
-
 Peaks = tuple["PeakMemory", ...] | None  # of the traced ranks; None: the trace has no shapes
 MOST_AHEAD = 300_000  # nodes of a graph that is in memory twice
 _AHEAD: ContextVar[Callable[[], Peaks] | None] = ContextVar("ahead", default=None)  # waits for what a copy computes
@@ -41,9 +39,9 @@ _AHEAD: ContextVar[Callable[[], Peaks] | None] = ContextVar("ahead", default=Non
 
 @contextmanager
 def memory_ahead(graph: ExecutionGraph, request: Request) -> Iterator[None]:
-    """Meanwhile, a copy of this process loads torch and finds the peak memory of a trace on its own hardware.
+    """During the block, a copy of this process loads torch and finds the peak memory of a trace on its own hardware.
 
-    None is made where torch was loaded: its threads of OpenMP would not be there. Arrow makes its threads anew.
+    None is made where torch was loaded, because its threads of OpenMP would not be in the copy.
     """
     is_safe = sys.platform == "linux" and "torch" not in sys.modules and usable_cores() > 1
     is_own = bool(request.trace) and request.mode is not Mode.replay and not request.hardware

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnnperf.core import TIMED_RELATIONS, Segment, schema
+from gnnperf.core import TIMED_RELATIONS, Segment
 from gnnperf.graph import (
     BLOCKING,
     ExecutionGraph,
@@ -92,7 +92,7 @@ def _is_wait(graph: ExecutionGraph) -> np.ndarray:
     the rank's own side of the link (0 or 15 ms, by chance, where two ranks exchange 1 MB at 0.25 Gbit/s).
     """
     names = graph.nodes["event_name"]
-    blocking = np.array([*(call_class(n) in BLOCKING for n in schema.texts_of(names)), False])[schema.codes_of(names)]
+    blocking = by_category(names, lambda name: call_class(name) in BLOCKING, bool)
     segment = graph.nodes["segment"]
     t4 = (segment == Segment.T4).to_numpy()
     waited = t4 & (blocking | (graph.nodes["blocked_us"].to_numpy() > 0))

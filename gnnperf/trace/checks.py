@@ -107,7 +107,7 @@ def _missing(tables: Sequence[TraceTable]) -> list[str]:
 def step_rows(table: TraceTable) -> np.ndarray:
     """Rows of a rank's step marks in order of time, e.g. ProfilerStep#12."""
     names = table.events["name"]
-    marks = np.array([text.startswith("ProfilerStep") for text in schema.texts_of(names)] + [False])
+    marks = np.array([text.startswith("ProfilerStep") for text in schema.categories_of(names)] + [False])
     is_annotation = (table.events["kind"] == EventKind.ANNOTATION).to_numpy()
     return np.flatnonzero(marks[schema.codes_of(names)] & is_annotation)
 

@@ -68,7 +68,7 @@ def with_public_names(tables: Sequence[TraceTable]) -> list[TraceTable]:
     ordinals, result = Ordinals(), []
     for table in tables:
         groups = table.events["group"]
-        numbers, distinct = coded([_group(text, ordinals) for text in schema.texts_of(groups)])
+        numbers, distinct = coded([_group(text, ordinals) for text in schema.categories_of(groups)])
         events = table.events.assign(
             name=_renamed(table.events["name"], table.events["kind"], ordinals),
             group=schema.categorical(np.append(numbers, -1)[schema.codes_of(groups)], distinct),
@@ -82,7 +82,7 @@ def with_public_names(tables: Sequence[TraceTable]) -> list[TraceTable]:
 def _renamed(names: pd.Series, kinds: pd.Series, ordinals: Ordinals) -> pd.Categorical:
     """[num_events] names by the rules of their kinds; each pair of kind and name in use is looked at once."""
     code, kind = schema.codes_of(names), schema.codes_of(kinds)
-    texts, words = schema.texts_of(names), schema.texts_of(kinds)
+    texts, words = schema.categories_of(names), schema.categories_of(kinds)
     used = np.zeros((len(words), len(texts)), dtype=bool)  # [num_kinds, num_names]
     used[kind, code] = True
     number = np.full(used.shape, -1, dtype=np.int32)

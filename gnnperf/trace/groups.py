@@ -80,8 +80,7 @@ def name_groups(tables: Sequence[TraceTable], groups: Mapping[int, Sequence[Grou
             (ranks,), stated = own, events["group"].astype(object)
             group = stated.where(stated.notna(), None).mask(of_gloo, ranks_text(ranks))
             size = events["group_size"].mask(of_gloo, len(ranks)).astype(events["group_size"].dtype)
-            table = replace(
-                table, events=events.assign(group=schema.categorical(*coded(group.tolist())), group_size=size)
-            )
+            named = schema.categorical(*coded(group.tolist()))
+            table = replace(table, events=events.assign(group=named, group_size=size))
         result.append(table)
     return result

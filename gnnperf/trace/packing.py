@@ -164,7 +164,7 @@ def _codes(column: pd.Series, texts: Codes) -> np.ndarray:
     """[n] number of each text over all ranks; -1 null. Only texts in use are numbered."""
     codes = schema.codes_of(column)
     used = pd.unique(codes[codes >= 0])
-    known = schema.texts_of(column)
+    known = schema.categories_of(column)
     number = np.full(len(known) + 1, -1, dtype=np.int32)
     number[used] = texts.of([known[code] for code in used.tolist()])
     return number[codes]

@@ -81,7 +81,7 @@ STATEMENTS = {
     "learned_size": Statement("network: nodes of unseen sizes, GMAE (another recording 10.6 %)", (15.9,),
                           RUN + "learned --seeds 0 --splits size", NETWORK),
     "learned_workload": Statement("network: nodes / steps of an unseen program (analytical steps 7.4 %)", (18.6, 12.0),
-                              RUN + "learned --seeds 0 --splits workload", NETWORK),
+                              RUN + "learned --seeds 0 1 2 3 4 --splits workload", NETWORK),
     "learned_more": Statement("the same, eight more programs in training", (18.6, 12.0),
                           RUN + "learned --seeds 0 --splits workload+cpu-unseen",
                           "network.md#more-programs-to-train-on"),

@@ -21,9 +21,9 @@ def column(values: list[str | None]) -> pd.Series:
 @given(COLUMNS)
 def test_rows_of_columns_keep_their_texts_below_each_other(parts: list[list[str | None]]) -> None:
     made = pd.Series(schema.merged([column(part) for part in parts]))
-    decoded = [None if code < 0 else schema.texts_of(made)[code] for code in schema.codes_of(made)]
+    decoded = [None if code < 0 else schema.categories_of(made)[code] for code in schema.codes_of(made)]
     assert decoded == [value for part in parts for value in part] and str(made.cat.categories.dtype) == "str"
-    assert schema.texts_of(made) == list(dict.fromkeys(v for part in parts for v in part if v is not None))
+    assert schema.categories_of(made) == list(dict.fromkeys(v for part in parts for v in part if v is not None))
 
 
 def test_more_than_few_texts_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:

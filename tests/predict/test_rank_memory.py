@@ -1,3 +1,5 @@
+"""Peak memory that a copy of the process finds while the step is predicted."""
+
 import json
 import subprocess
 import sys

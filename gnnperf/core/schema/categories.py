@@ -24,7 +24,7 @@ def codes_of(column: pd.Series) -> np.ndarray:
     return np.asarray(array.codes)
 
 
-def texts_of(column: pd.Series) -> list[str]:
+def categories_of(column: pd.Series) -> list[str]:
     """The text of each code; a loop over the categories takes longer."""
     array: Any = column.array
     return list(array.categories.to_numpy(dtype=object))
@@ -32,7 +32,7 @@ def texts_of(column: pd.Series) -> list[str]:
 
 def merged(columns: Sequence[pd.Series]) -> pd.Categorical[Any]:
     """All rows of categorical columns, below each other."""
-    known = [texts_of(column) for column in columns]
+    known = [categories_of(column) for column in columns]
     number = {text: code for code, text in enumerate(dict.fromkeys(text for texts in known for text in texts))}
     codes = [np.array([*map(number.__getitem__, texts), -1])[codes_of(column)]
              for texts, column in zip(known, columns, strict=True)]  # fmt: skip

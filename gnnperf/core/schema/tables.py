@@ -29,7 +29,7 @@ def validate(frame: pd.DataFrame, columns: tuple[Column, ...], where: str) -> No
         if column.name not in dtypes:
             raise InputError(f"column {column.name!r} is missing", where=where, allowed=", ".join(names(columns)))
         result = str(dtypes[column.name])
-        if result not in (column.dtype, "object" if column.dtype == "str" else column.dtype):
+        if result != column.dtype and (column.dtype, result) != ("str", "object"):
             raise InputError(f"column {column.name!r} has dtype {result}", where=where, allowed=column.dtype)
 
 

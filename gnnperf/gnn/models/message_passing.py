@@ -87,7 +87,7 @@ def _weighted_rows(rows: Tensor, sums: Tensor, weights: Tensor, num_sums: int) -
 
 
 class Dropout(nn.Module):
-    """Drops a share of the entries in training: 16 random bits decide for each, where torch draws a number."""
+    """Drops a share of the entries in training: by 16 random bits each, where torch draws a number."""
 
     def __init__(self, share: float) -> None:
         super().__init__()

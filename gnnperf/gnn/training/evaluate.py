@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,14 +16,14 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from gnnperf.core import Mapped, console, csv_text, in_turn, write_text
+from gnnperf.core import Mapped, console, csv_text, in_turn, usable_cores, write_text
 from gnnperf.gnn.data.prepare import PreparedData, Step, sampled
 from gnnperf.gnn.data.runs import run_of
 from gnnperf.gnn.data.step_time import IsolatedPrediction, in_place
 from gnnperf.gnn.evaluation.metrics import ALL, compare
 from gnnperf.gnn.evaluation.trivial import NearestRun, fit_nearest_run
 from gnnperf.gnn.models.gnn import TypedGNN, outputs_of
-from gnnperf.gnn.training.config import EVALUATED
+from gnnperf.gnn.training.config import EVALUATED, TrainConfig
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,12 @@ def processes() -> Processes:
     if rank is None or count is None or here is None:
         return Processes()
     return Processes(int(rank), int(count), int(here))
+
+
+def may_copy(config: TrainConfig) -> bool:
+    """Whether copies of this process may compute: there is a core for them, and what they need works in a copy."""
+    is_safe = sys.platform == "linux" and config.trainer.threads == 1 and not torch.cuda.is_available()
+    return is_safe and usable_cores() > 1 and processes().count == 1
 
 
 def evaluate(

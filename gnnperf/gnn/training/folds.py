@@ -5,7 +5,6 @@ Validation runs are of the training's programs: they choose what counts there. A
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -13,14 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import torch
 
-from gnnperf.core import Mapped, each, in_copy, in_turn, usable_cores
+from gnnperf.core import Mapped, each, in_copy, in_turn
 from gnnperf.gnn.data.floors import of_each
 from gnnperf.gnn.data.prepare import PreparedData, Step
 from gnnperf.gnn.models.gnn import TypedGNN
 from gnnperf.gnn.training.config import LoggerConfig, TrainConfig
-from gnnperf.gnn.training.evaluate import processes, residuals_of
+from gnnperf.gnn.training.evaluate import may_copy, residuals_of
 from gnnperf.gnn.training.fit import fit
 from gnnperf.gnn.training.shares import MIN_GROUPS, Judged, scheduled_shares, usual_shares
 from gnnperf.gnn.trust import NONE, Shares, program_of, trust_kinds
@@ -28,12 +26,6 @@ from gnnperf.gnn.trust import NONE, Shares, program_of, trust_kinds
 NUM_FOLDS = 4
 RUNS_PER_PROGRAM = 8  # that are judged: schedules take longest
 EPOCHS = 0.125  # of the training's, per fold
-
-
-def may_copy(config: TrainConfig) -> bool:
-    """Whether copies of this process may compute: there is a core for them, and what they need works in a copy."""
-    is_safe = sys.platform == "linux" and config.trainer.threads == 1 and not torch.cuda.is_available()
-    return is_safe and usable_cores() > 1 and processes().count == 1
 
 
 @contextmanager

@@ -22,7 +22,7 @@ def why_not() -> str:
         return str(error)
 
 
-needs_hosts = pytest.mark.skipif(bool(why_not()), reason=why_not())
+needs_hosts = pytest.mark.skipif(bool(reason := why_not()), reason=reason)
 
 
 def time_all_reduce(folder: Path) -> None:
