@@ -68,9 +68,9 @@ from .terminal import say as say
 from .terminal import write_out as write_out
 from .untrusted import reading as reading
 from .workers import Mapped as Mapped
+from .workers import copyable_cores as copyable_cores
 from .workers import end_with_parent as end_with_parent
 from .workers import in_copies as in_copies
 from .workers import in_copy as in_copy
 from .workers import in_turn as in_turn
 from .workers import usable_cores as usable_cores
-from .workers import worker_processes as worker_processes

@@ -31,6 +31,18 @@ class UnwritableError(InputError, OSError):
     """A result that cannot be written: no space, no permission, a name that is too long."""
 
 
+def sha256(path: Path) -> str:
+    """Hash of a file's bytes; it is read once, unless it has changed since."""
+    state = path.stat()
+    return _sha256(path, state.st_ino, state.st_size, state.st_mtime_ns)
+
+
+@cache
+def _sha256(path: Path, *state: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 @contextmanager
 def replacing_folder(folder: Path) -> Iterator[Path]:
     """A temporary folder to write to, which takes the name of `folder` when the block ends without an exception.

@@ -15,6 +15,7 @@ import numpy as np
 
 from gnnperf.core import EventKind, Segment
 from gnnperf.graph.event_columns import SEGMENTING, RankEvents, by_category
+from gnnperf.graph.tables import text
 
 _LAST = np.iinfo(np.int32).max
 
@@ -109,7 +110,7 @@ def _rows(
 ) -> Pieces:  # fmt: skip
     n = len(op)
     none = np.full(n, -1)
-    named = np.full(n, str(segment), dtype=object)
+    named = np.full(n, text(segment), dtype=object)
     return Pieces(events.thread[op], begin, end, named, op, none, none, unit_of[op], np.broadcast_to(inner, n))
 
 
@@ -163,7 +164,7 @@ def _between(
     after = np.flatnonzero(thread[1:] == thread[:-1]) + 1  # units that have one before them
     gap_begin = np.minimum(_ended_by(thread, end)[after - 1], begin[after])
     n = len(after)
-    free, named = np.full(n, -1), np.full(n, str(Segment.T1), dtype=object)
+    free, named = np.full(n, -1), np.full(n, text(Segment.T1), dtype=object)
     pieces = Pieces(
         thread[after], gap_begin, begin[after], named, unit[after], free, free, after, np.zeros(n, np.int64)
     )

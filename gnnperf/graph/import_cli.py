@@ -114,6 +114,7 @@ def _import_windows(path: Path, out: Path, budget_bytes: float, steps: range | N
 def _written(run: RunTrace, folder: Path) -> ExecutionGraph:
     """The graph of a run, after tables and graph are in the folder; not too many are compressed meanwhile."""
     from concurrent.futures import ThreadPoolExecutor
+    from functools import partial
 
     from gnnperf.core import task
     from gnnperf.graph import storage as graph_storage
@@ -122,12 +123,15 @@ def _written(run: RunTrace, folder: Path) -> ExecutionGraph:
 
     for name in (trace_storage.IMPORTED, GRAPH):
         (folder / name).mkdir()
+    write_tables = partial(trace_storage.write_files, run, folder / trace_storage.IMPORTED)
     with task("writing", 2, "folders") as advance, ThreadPoolExecutor(max_workers=1) as beside:
-        tables = beside.submit(trace_storage.write_files, run, folder / trace_storage.IMPORTED)
         if sum(len(table.events) for table in run.tables) > MANY_EVENTS:
-            tables.result()
-        graph = build_graph(run)
-        tables.result()
+            write_tables()
+            graph = build_graph(run)
+        else:
+            written = beside.submit(write_tables)
+            graph = build_graph(run)
+            written.result()
         advance(1.0)
         graph_storage.write_files(graph, folder / GRAPH)
         advance(1.0)

@@ -15,7 +15,7 @@ from gnnperf.graph.execution_graph import STEP_END
 from gnnperf.graph.host import Pieces
 from gnnperf.graph.op_costs import OpCosts, launching_op_costs, whole_op_costs
 from gnnperf.graph.steps import phases
-from gnnperf.graph.tables import content_keys, node_table
+from gnnperf.graph.tables import content_keys, node_table, text
 from gnnperf.graph.works import Works
 
 # Kernels that Inductor fused, where no op has their sizes: what their own names contain.
@@ -98,6 +98,7 @@ def _pieces_at(pieces: Pieces, own: np.ndarray, moment_ns: np.ndarray) -> np.nda
 _HOST_CONTENT = ("node_type", "thread", "op_name", "segment", "event_name")
 _WORK_CONTENT = ("node_type", "stream", "op_name", "segment", "event_name", "ordinal")
 _NULL = np.array(None, dtype=object)  # what np.where puts where a text is unknown
+_OTHER = text(Phase.OTHER)
 _NO_CPU_WORK = (OpFamily.VIEW, OpFamily.UNKNOWN, OpFamily.COLLECTIVE)
 
 
@@ -111,11 +112,11 @@ def host_table(
     computes = whole_op & device_is_cpu & ~np.isin(costs.family, [str(f) for f in _NO_CPU_WORK])
     t1 = pieces.segment == Segment.T1
     dims = events.table.events["input_dims"]
-    phase = np.where(pieces.op >= 0, phases(events)[pieces.op], str(Phase.OTHER))
+    phase = np.where(pieces.op >= 0, phases(events)[pieces.op], _OTHER)
     others = np.setdiff1d(np.unique(pieces.thread), [main_thread])  # threads by number, after the main one
     table = node_table(
         n,
-        node_type=np.where(computes, str(NodeType.COMPUTE), str(NodeType.HOST)).astype(object),
+        node_type=np.where(computes, text(NodeType.COMPUTE), text(NodeType.HOST)),
         rank=events.rank, step=step,
         thread=np.where(pieces.thread == main_thread, 0, 1 + np.searchsorted(others, pieces.thread)),
         device=np.where(computes, 0, -1),
@@ -123,7 +124,7 @@ def host_table(
         event_name=_taken(events.table.events["name"], pieces.call),
         segment=np.where(computes, _NULL, pieces.segment),
         phase=phase,
-        family=np.where(whole_op, costs.family, str(OpFamily.UNKNOWN)),
+        family=np.where(whole_op, costs.family, text(OpFamily.UNKNOWN)),
         dtype=np.where(whole_op, costs.dtype, _NULL),
         input_dims=_taken(dims, np.where(t1, -1, pieces.op)),
         flops=np.where(computes, costs.flops, np.nan), bytes=np.where(computes, costs.bytes, np.nan),
@@ -162,17 +163,17 @@ def work_table(
     duration_us = (np.where(duration_ns == 0, tick_ns / 2, duration_ns) / 1000.0)[work]
     moved = events.column("bytes")[works.event][work]
     fused = works.num_kernels[work] > 1
-    kind = np.select([comm, copy], [str(NodeType.COMM), str(NodeType.MEMORY)], str(NodeType.COMPUTE))
-    family = np.select([comm, copy], [str(OpFamily.COLLECTIVE), str(OpFamily.COPY)], costs.family[work])
+    kind = np.select([comm, copy], [text(NodeType.COMM), text(NodeType.MEMORY)], text(NodeType.COMPUTE))
+    family = np.select([comm, copy], [text(OpFamily.COLLECTIVE), text(OpFamily.COPY)], costs.family[work])
     table = node_table(
         len(work),
-        node_type=kind.astype(object),
+        node_type=kind,
         rank=events.rank, step=step[work], device=works.device[work], stream=works.stream[work],
         op_name=op_name[work],
         event_name=names[work],
-        segment=np.where(comm, np.where(is_exit, str(Segment.EXIT), str(Segment.ARRIVE)), _NULL),
-        phase=np.where(works.recorded_op >= 0, phases(events)[works.recorded_op], str(Phase.OTHER))[work],
-        family=family.astype(object),
+        segment=np.where(comm, np.where(is_exit, text(Segment.EXIT), text(Segment.ARRIVE)), _NULL),
+        phase=np.where(works.recorded_op >= 0, phases(events)[works.recorded_op], _OTHER)[work],
+        family=family,
         dtype=np.where(comm, events.column("comm_dtype")[works.event][work], costs.dtype[work]),
         input_dims=_taken(events.table.events["input_dims"], np.where(copy | comm, -1, costs.event[work])),
         ordinal=works.ordinal[work], num_siblings=share,

@@ -17,7 +17,7 @@ from gnnperf.core import EventKind, OpFamily, schema
 from gnnperf.graph.cost import op_cost, op_family
 from gnnperf.graph.cost.op_call import DTYPE_BYTES
 from gnnperf.graph.event_columns import RankEvents, by_category
-from gnnperf.graph.tables import combined
+from gnnperf.graph.tables import combined, text
 
 # Adding a sparse gradient to a dense parameter: its cost is that of the rows that are there.
 #
@@ -134,7 +134,7 @@ def whole_op_costs(events: RankEvents, op: np.ndarray) -> OpCosts:
 def _unknown(n: int) -> OpCosts:
     return OpCosts(
         np.full(n, -1), np.full(n, np.nan), np.full(n, np.nan),
-        np.full(n, str(OpFamily.UNKNOWN), dtype=object), np.full(n, None, dtype=object),
+        np.full(n, text(OpFamily.UNKNOWN), dtype=object), np.full(n, None, dtype=object),
     )  # fmt: skip
 
 

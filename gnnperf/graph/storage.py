@@ -101,8 +101,8 @@ def fingerprint(inputs: Sequence[Path], recording: int | None = None, chosen: Se
         digest.update(run_name(path).encode())
         for file in sorted(p for p in path.rglob("*") if is_regular(p, path)) if path.is_dir() else [path]:
             digest.update(file.name.encode())
-            with untrusted.reading(file, remedy="check the path and its permissions"), file.open("rb") as content:
-                digest.update(hashlib.file_digest(content, "sha256").hexdigest().encode())
+            with untrusted.reading(file, remedy="check the path and its permissions"):
+                digest.update(files.sha256(file).encode())
     return digest.hexdigest()[:24]
 
 

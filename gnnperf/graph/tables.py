@@ -29,7 +29,7 @@ def node_table(num_nodes: int, **columns: object) -> pd.DataFrame:
         elif isinstance(value, np.ndarray):
             data[column.name] = value.astype(column.dtype, copy=False)
         else:
-            data[column.name] = np.full(num_nodes, value, dtype=column.dtype)
+            data[column.name] = np.broadcast_to(np.array(value, dtype=column.dtype), num_nodes)
     assert not columns, f"unknown node columns {sorted(columns)}"
     return pd.DataFrame(data, copy=False)
 
@@ -58,6 +58,11 @@ def concat_tables(tables: list[pd.DataFrame]) -> pd.DataFrame:
         else:
             data[name] = np.concatenate([p.to_numpy() for p in parts])
     return pd.DataFrame(data, copy=False)
+
+
+def text(word: str) -> np.ndarray:
+    """[] a text for `np.where` and `np.full`, which make a new one for every row from a plain `str`."""
+    return np.array(str(word), dtype=object)
 
 
 def unique_pairs(pairs: np.ndarray) -> np.ndarray:

@@ -83,7 +83,7 @@ class StepCalls:
 def step_calls(events: RankEvents, wanted: str | None = None) -> StepCalls:
     """The step of a rank whose mark has this name, else its last one; a trace without marks is one step."""
     rows, end_ns, name = _window(events, wanted)
-    reader = _Reader(events)
+    reader = _Reader(events, rows)
     result = list(reader.calls(rows.tolist()))
     from_ns = min((c.start_ns for c in result if c.name.startswith(_OPTIMIZER)), default=end_ns)
     return StepCalls(
@@ -117,15 +117,18 @@ def _window(events: RankEvents, wanted: str | None) -> tuple[np.ndarray, int, st
 
 
 class _Reader:
-    """Texts of one rank's events -> calls."""
+    """Texts of one rank's events -> calls of some rows [n]."""
 
-    def __init__(self, events: RankEvents) -> None:
+    def __init__(self, events: RankEvents, rows: np.ndarray) -> None:
         self._events = events
         self._texts = [events.column(name) for name in ("input_dims", "input_types", "input_values")]
         self._sequence = events.column("sequence")
         self.copies_into_buckets = False
         self._children: dict[int, list[int]] = {}
-        for row, parent in enumerate(events.parent.tolist()):
+        is_within = np.zeros(len(events.parent) + 1, dtype=bool)  # the last: no parent
+        is_within[rows] = True
+        inside = np.flatnonzero(is_within[events.parent])
+        for row, parent in zip(inside.tolist(), events.parent[inside].tolist(), strict=True):
             self._children.setdefault(parent, []).append(row)
 
     def calls(self, rows: list[int]) -> Iterator[Call]:

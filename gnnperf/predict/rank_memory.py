@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gnnperf.core import NodeType, in_copy, usable_cores
+from gnnperf.core import NodeType, copyable_cores, in_copy
 from gnnperf.graph import ExecutionGraph, load_run
 from gnnperf.hardware import DeviceSpec
 from gnnperf.predict.assembly import choose_step
@@ -43,7 +43,7 @@ def memory_ahead(graph: ExecutionGraph, request: Request) -> Iterator[None]:
 
     None is made where torch was loaded, because its threads of OpenMP would not be in the copy.
     """
-    is_safe = sys.platform == "linux" and "torch" not in sys.modules and usable_cores() > 1
+    is_safe = "torch" not in sys.modules and copyable_cores() > 1
     is_own = bool(request.trace) and request.mode is not Mode.replay and not request.hardware
     if not (is_safe and is_own and request.memory and graph.num_nodes <= MOST_AHEAD):
         yield

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gnnperf import __version__
-from gnnperf.core import StepTimeKind
+from gnnperf.core import StepTimeKind, files
 from gnnperf.graph import Prediction, ProfilerCost, StepLabel
 from gnnperf.hardware import DeviceSpec
 from gnnperf.predict.measurements import TraceMeasurements
@@ -188,7 +187,7 @@ def provenance(
         "python": platform.python_version(),
         "libraries": {name: _version(name) for name in LIBRARIES},
         "checkpoint_sha256": checkpoint_sha256,
-        "measured_sha256": None if request.measured is None else sha256(Path(request.measured)),
+        "measured_sha256": None if request.measured is None else files.sha256(Path(request.measured)),
         "graph_fingerprint": fingerprint,
         "collectives": collectives,
         "evidence": evidence,
@@ -201,17 +200,11 @@ def input_sha256(inputs: Path) -> dict[str, str]:
 
     Names are those that outputs may show (`trace.public_texts`).
     """
-    folder, files = inputs.parent, [Path(inputs.name)]
+    folder, found = inputs.parent, [Path(inputs.name)]
     if inputs.is_dir():
-        folder, files = inputs, sorted(p.relative_to(inputs) for p in inputs.rglob("*") if p.is_file())
-    shown = [file for file in files if not any(part.startswith(".") for part in file.parts)]
-    return {name: sha256(folder / file) for name, file in zip(file_names(shown), shown, strict=True)}
-
-
-def sha256(path: Path) -> str:
-    """Hash of a file's bytes, read in pieces."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        folder, found = inputs, sorted(p.relative_to(inputs) for p in inputs.rglob("*") if p.is_file())
+    shown = [file for file in found if not any(part.startswith(".") for part in file.parts)]
+    return {name: files.sha256(folder / file) for name, file in zip(file_names(shown), shown, strict=True)}
 
 
 def _version(library: str) -> str | None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from gnnperf.core import Mapped, counted, in_copies, in_turn, usable_cores, worker_processes
+from gnnperf.core import Mapped, counted, in_copies, in_turn, usable_cores
 from gnnperf.predict.composition.entry import EntryConfig
 from gnnperf.predict.verdict import Verdict, step_errors, verdict_of
 
@@ -41,14 +42,16 @@ def train(config: EntryConfig, onto: Console, evaluations: Sequence[Evaluation] 
     the first of several processes. Raises InputError: data, split or start that cannot be used.
     """
     # torch is imported after the configuration is known to be right: a typing error is reported at once
+    import torch
+
     from gnnperf import gnn
 
     out = Path(config.out)
     start = gnn.load_start(Path(config.init_from), config.model) if config.init_from else None
-    with worker_processes(usable_cores() // gnn.processes().count_here, "gnnperf.gnn.data.prepare") as mapped:
-        data = gnn.load_data(
-            config.data, config.device_spec(), config.cluster_spec(), start.earlier if start else None, mapped
-        )
+    torch.set_num_threads(1)  # copies of this process read recordings; `build_model` sets those of the training
+    reads = partial(in_copies, most=usable_cores() // gnn.processes().count_here)
+    earlier = start.earlier if start else None
+    data = gnn.load_data(config.data, config.device_spec(), config.cluster_spec(), earlier, reads)
     onto.print(", ".join(f"{part}: {counted(len(steps), 'step')}" for part, steps in data.steps.items()))
     for other, machine_scales in data.machine_scales.items():
         onto.print(f"{other}: {machine_scales}")

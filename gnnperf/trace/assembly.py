@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import compress, repeat
 from operator import attrgetter, is_
 from typing import Any, Protocol
@@ -12,7 +14,7 @@ from typing import Any, Protocol
 import msgspec
 import numpy as np
 
-from gnnperf.core import EventKind, InputError, schema
+from gnnperf.core import EventKind, InputError, copyable_cores, in_copy, schema
 from gnnperf.trace import kineto
 from gnnperf.trace.columns import (
     MISSING_NS,
@@ -27,6 +29,7 @@ from gnnperf.trace.columns import (
     thread_column,
 )
 from gnnperf.trace.limits import MAX_ID, MAX_NAME_CHARS, MAX_WINDOW_NS
+from gnnperf.trace.trace_sources import Text
 
 # Decoded events -> numpy columns, stretch by stretch, in file order.
 
@@ -53,6 +56,26 @@ class Parts:
     metadata: dict[int, kineto.CommArgs] = field(default_factory=dict)  # place in the file -> metadata of a collective
     flows: list[Any] = field(default_factory=list)  # ph, id, tid and ts of forward-backward arrows
     size: int = 0  # number of events
+    head: kineto.Head = field(default_factory=kineto.Head)  # the top level of the file
+    dropped: Counter[str] = field(default_factory=Counter)  # how many events were left out, by reason
+
+    def codes(self) -> dict[str, Codes]:
+        """What numbers the values of each column that has codes."""
+        return {"name": self.names, "launch": self.launches, **self.texts}
+
+    def extend(self, later: Parts) -> None:
+        """Add what was read of the text that follows."""
+        for name, codes in later.codes().items():
+            number = np.append(self.codes()[name].of(codes.uniques()), np.int32(-1))
+            for columns in later.columns:
+                if name in columns:
+                    columns[name] = number[columns[name]]
+        self.columns += later.columns
+        self.metadata |= {self.size + place: args for place, args in later.metadata.items()}
+        self.flows += later.flows
+        self.size += later.size
+        self.head = kineto.merged(self.head, later.head)
+        self.dropped += later.dropped
 
 
 def add(parts: Parts, events: list[Any]) -> None:
@@ -85,7 +108,7 @@ def add(parts: Parts, events: list[Any]) -> None:
     first = next((a for a in args if a is not kineto.NO_ARGS), None)
     if isinstance(first, kineto.CommArgs):  # one type in all of a stretch
         stated = [(i, a) for i, a in enumerate(args) if isinstance(a, kineto.CommArgs) and a.collective is not None]
-        parts.metadata |= {parts.size + i: a for i, a in stated}
+        parts.metadata |= {parts.size + i: msgspec.structs.replace(a, **kineto.NO_VIEWS) for i, a in stated}
     parts.columns.append(columns)
     parts.size += len(rows)
 
@@ -175,40 +198,70 @@ class Assembled:
         return wanted[self.kind]
 
 
-def assemble(data: bytes, where: str) -> Assembled:
+STRETCHES_PER_COPY = 8  # at least; fewer are read before a copy of the process has started
+
+
+def assemble(data: Text, where: str) -> Assembled:
     """One table of all events of a Kineto file's JSON text; broken events are counted, what is no trace is refused."""
     if data[:64].lstrip(kineto.SPACE)[:1] not in (b"{", b"["):
         raise InputError("is not a trace file", where=where, allowed="JSON with traceEvents, packed or not")
-    problem = ""
     with kineto.no_collection():
-        # Then what cannot be cut into stretches, then what profilers are known to break, repaired.
-        for text, in_stretches in ((lambda: data, True), (lambda: data, False), (lambda: kineto.repair(data), False)):
-            try:
-                reader = kineto.Reader(text(), where)
-                return assemble_events(reader, reader.stretches() if in_stretches else iter([reader.one_piece()]))
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                problem = problem or str(error)
+        parts = _decoded(data, where)
+        del data  # makes room for the table
+        return _table(parts, where)
+
+
+def _decoded(data: Text, where: str) -> Parts:
+    """What the text has; if need be what cannot be cut into stretches, and what profilers are known to break."""
+    problem = ""
+    for text, is_cut in ((lambda: data, True), (lambda: data, False), (lambda: kineto.repair(data), False)):
+        try:
+            reader = kineto.Reader(text(), where)
+            return _in_copies(reader.data, where, reader.spans() if is_cut else [(0, len(reader.data))])
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            problem = problem or str(error)
     raise InputError(f"is not readable JSON ({problem}); it may be cut off", where=where,
                      remedy="copy or record the file again")  # fmt: skip
+
+
+def _in_copies(data: Text, where: str, spans: Sequence[kineto.Span]) -> Parts:
+    """The spans of a text; of a long one, copies of this process decode the later shares."""
+    count = max(min(copyable_cores(), len(spans) // STRETCHES_PER_COPY), 1)
+    size = -(-len(spans) // count)
+
+    def read(begin: int) -> Parts:
+        reader = kineto.Reader(data, where)
+        return read_stretches(reader, reader.stretches(spans[begin : begin + size]))
+
+    with ExitStack() as copies:
+        others = [copies.enter_context(in_copy(partial(read, begin))) for begin in range(size, len(spans), size)]
+        parts = read(0)
+        for other in others:
+            parts.extend(other())
+    return parts
 
 
 class EventReader(Protocol):
     """What reads a file of any format."""
 
-    where: str
     head: kineto.Head
     dropped: Counter[str]
 
 
-def assemble_events(reader: EventReader, stretches: Iterator[list[Any]]) -> Assembled:
-    """One table of all events that a reader makes, stretch by stretch; refuses a file without any."""
+def read_stretches(reader: EventReader, stretches: Iterator[list[Any]]) -> Parts:
+    """All events that a reader makes, stretch by stretch."""
     parts = Parts()
     for events in stretches:
         add(parts, events)
         del events  # before the next stretch is decoded
-    if not parts.size:
-        raise InputError("holds no event that can be used", where=reader.where, remedy="record at least one whole step")
-    return _table(parts, reader)
+    parts.columns = [_stacked(parts.columns)] if parts.columns else []
+    parts.head, parts.dropped = reader.head, reader.dropped
+    return parts
+
+
+def assemble_events(reader: EventReader, stretches: Iterator[list[Any]], where: str) -> Assembled:
+    """One table of all events that a reader makes."""
+    return _table(read_stretches(reader, stretches), where)
 
 
 DTYPES = {
@@ -223,14 +276,22 @@ COLUMNS = ("kind", "name", "start_ns", "duration_ns", "thread", "device", "strea
            "sequence", "wait_event", "waiting_stream", "bytes", "launch", *JSON_FIELDS, *SIDE_FIELDS)  # fmt: skip
 
 
-def _table(parts: Parts, reader: EventReader) -> Assembled:
-    """All stretches as one table, sorted."""
-    stacked = {}
+def _stacked(columns: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """All stretches as one, column by column; those of `columns` are freed."""
+    stacked, sizes = {}, [len(one["kind"]) for one in columns]
     for name in COLUMNS:
         dtype = np.dtype(DTYPES.get(name, np.int64))
-        stacked[name] = np.concatenate([
-            p[name] if name in p else np.full(len(p["kind"]), unknown(dtype), dtype=dtype) for p in parts.columns
-        ])  # fmt: skip
+        own = [one.pop(name) if name in one else np.full(size, unknown(dtype), dtype=dtype)
+               for one, size in zip(columns, sizes, strict=True)]  # fmt: skip
+        stacked[name] = own[0] if len(own) == 1 else np.concatenate(own)
+    return stacked
+
+
+def _table(parts: Parts, where: str) -> Assembled:
+    """All stretches as one table, sorted; refuses a file without events."""
+    if not parts.size:
+        raise InputError("holds no event that can be used", where=where, remedy="record at least one whole step")
+    stacked = _stacked(parts.columns)
     texts, codes = parts.names.uniques(), stacked["name"]
     if max(map(len, texts)) > MAX_NAME_CHARS:  # which a profiler never writes
         merged, texts = coded([t[:MAX_NAME_CHARS] for t in texts])
@@ -238,18 +299,18 @@ def _table(parts: Parts, reader: EventReader) -> Assembled:
     kind = stacked.pop("kind")
     marks = np.array([text.startswith(ANNOTATION_NAMES) for text in texts])[codes]  # old files list them as operators
     kind = np.where((kind == KIND_CODES[EventKind.CPU_OP]) & marks, KIND_CODES[EventKind.ANNOTATION], kind)
-    order = _order(stacked, kind, reader)
-    columns: dict[str, Any] = {name: values[order] for name, values in stacked.items()}
+    order = _order(stacked, kind, parts.dropped, where)
+    columns: dict[str, Any] = {name: stacked.pop(name)[order] for name in list(stacked)}
     first = int(columns["start_ns"][0])
     columns["start_ns"] -= first
     columns["event_id"] = np.arange(len(order), dtype=np.int64)
     columns["kind"] = schema.categorical(kind[order], [str(k) for k in EventKind])
     columns["name"] = schema.categorical(codes[order], texts)
     for name in JSON_FIELDS:
-        columns[name] = json_column(columns[name], parts.texts[name].uniques(), name, reader.dropped)
+        columns[name] = json_column(columns[name], parts.texts[name].uniques(), name, parts.dropped)
     columns |= launch_columns(columns.pop("launch"), parts.launches.uniques())
     side = {name: columns.pop(name) for name in SIDE_FIELDS}
-    stated = kineto.decoded(reader.head.baseTimeNanoseconds, int | float)  # the first event starts `first` ns after it
+    stated = kineto.decoded(parts.head.baseTimeNanoseconds, int | float)  # the first event starts `first` ns after it
     usable = stated is not None and abs(stated) < MAX_ID and abs(int(stated) + first) < MAX_ID
     base = int(stated) + first if usable and stated is not None else first
     row = np.full(parts.size, -1, dtype=np.int64)  # of each place in the file
@@ -258,18 +319,18 @@ def _table(parts: Parts, reader: EventReader) -> Assembled:
     timed = [f for f in parts.flows if f[3] is not None]
     threads, starts = thread_column([f[2] for f in timed]), ns_column([f[3] for f in timed]) - first
     flows = [(f[0], f[1], t, s) for f, t, s in zip(timed, threads.tolist(), starts.tolist(), strict=True)]
-    return Assembled(columns, kind[order], texts, side, metadata, flows, base, reader.head, reader.dropped)
+    return Assembled(columns, kind[order], texts, side, metadata, flows, base, parts.head, parts.dropped)
 
 
-def _order(columns: dict[str, np.ndarray], kind: np.ndarray, reader: EventReader) -> np.ndarray:
+def _order(columns: dict[str, np.ndarray], kind: np.ndarray, dropped: Counter[str], where: str) -> np.ndarray:
     """Row numbers sorted by start, longer first, then by the id that ops get when they start; broken rows left out."""
     start, duration = columns["start_ns"], columns["duration_ns"]
     broken = (start == MISSING_NS) | (duration < 0) | (duration > MAX_WINDOW_NS)
     if broken.all():
-        raise InputError("holds no event with a usable time", where=reader.where, remedy="record the run again")
+        raise InputError("holds no event with a usable time", where=where, remedy="record the run again")
     broken |= np.abs(start - np.median(start[~broken])) > MAX_WINDOW_NS
     order = np.lexsort((np.where(kind <= LAST_OP_CODE, columns["external_id"], -1), -duration, start))
     if not broken.any():
         return order
-    reader.dropped["events with a missing, negative or absurd time"] = int(broken.sum())
+    dropped["events with a missing, negative or absurd time"] = int(broken.sum())
     return order[~broken[order]]

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -128,8 +128,8 @@ class Call:
 
     def filled_from(self, other: Call) -> Call:
         """Own values first, the other's where unknown."""
-        given = {f.name: getattr(other, f.name) for f in fields(self) if getattr(self, f.name) is None}
-        return replace(self, **given, tag=other.tag if self.peer is None else self.tag)
+        own = {name: value for name, value in vars(self).items() if value is not None}
+        return Call(**(vars(other) | own | {"tag": other.tag if self.peer is None else self.tag}))
 
 
 def add_collectives(table: Assembled, links: Links, distributed: Distributed) -> dict[str, Any]:

@@ -11,9 +11,10 @@ event by event.
 from __future__ import annotations
 
 import gc
+import mmap
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from functools import cache
@@ -24,6 +25,7 @@ import msgspec
 from msgspec import Raw
 
 from gnnperf.core import EventKind, InputError, task
+from gnnperf.trace.trace_sources import Text
 
 # The words and fields of Kineto files that are read: kinds of events, their arguments, the top level.
 
@@ -100,6 +102,9 @@ class CommArgs(Args, gc=False, rename={
 
 
 NO_ARGS = Args()
+# Views of the text, which they keep in memory -> none.
+NO_VIEWS = {name: Raw(b"") for name in Args.__struct_fields__ if isinstance(getattr(NO_ARGS, name), Raw)}
+Span = tuple[int, int]  # where a text begins and ends
 
 
 class Head(msgspec.Struct, gc=False):
@@ -146,45 +151,54 @@ class Reader:
     left out, by reason; later stages add theirs.
     """
 
-    def __init__(self, data: bytes, where: str) -> None:
+    def __init__(self, data: Text, where: str) -> None:
         self.data, self.where = data, where
         self.head = Head()
         self.dropped: Counter[str] = Counter()
 
-    def stretches(self) -> Iterator[list[Any]]:
-        """The events, some thousands at a time, in file order; refuses JSON that is no trace.
+    def spans(self) -> list[Span]:
+        """Where the text of each stretch begins and ends, about STRETCH_BYTES; one span if it cannot be cut."""
+        events = EVENTS_KEY.search(self.data)
+        spans, begin = [], 0
+        at = events.end() + STRETCH_BYTES if events else len(self.data)
+        while at < len(self.data):
+            cut = BETWEEN.search(self.data, at, at + STRETCH_BYTES)
+            if cut is not None:
+                spans.append((begin, cut.start() + 1))
+                at = begin = cut.end()
+            at += STRETCH_BYTES
+        return [*spans, (begin, len(self.data))]
+
+    def stretches(self, spans: Sequence[Span]) -> Iterator[list[Any]]:
+        """The events of these spans, some thousands at a time, in file order; refuses JSON that is no trace.
 
         Raises msgspec.DecodeError: the text is not JSON, or is cut off, or cannot be cut into stretches.
         """
-        begin = EVENTS_KEY.search(self.data)
-        cuts = _cuts(self.data, begin.end()) if begin else []
-        if begin is None or not cuts:
-            yield self.one_piece()
+        text = memoryview(self.data)
+        if spans == [(0, len(text))]:
+            is_list = self.data[:64].lstrip(SPACE)[:1] == b"["  # without an object around it (2020)
+            yield self._events(self.data) if is_list else self._of_object(self.data)
             return
-        self.head = _merged(self.head, _decoded_head(self.data[: begin.end()] + b"]}"))
-        text, start = memoryview(self.data), begin.end()
-        with task(f"reading {PurePosixPath(self.where).name}", len(self.data), "B") as advance:
-            for end, following in cuts:
-                yield self._events(b"".join((b"[", text[start:end], b"]")))
-                advance(following - start)
-                start = following
-        yield self._last(b"".join((b'{"traceEvents":[', text[start:])))
+        with task(f"reading {PurePosixPath(self.where).name}", spans[-1][1] - spans[0][0], "B") as advance:
+            for begin, end in spans:
+                if begin > 0 and end < len(text):
+                    yield self._events(b"".join((b"[", text[begin:end], b"]")))
+                else:  # with what the text states before or after its events
+                    open_, close = b'{"traceEvents":[' if begin else b"", b"]}" if end < len(text) else b""
+                    yield self._of_object(b"".join((open_, text[begin:end], close)))
+                if isinstance(self.data, mmap.mmap):
+                    self.data.madvise(mmap.MADV_DONTNEED, begin // mmap.PAGESIZE * mmap.PAGESIZE, end - begin)
+                advance(end - begin)
 
-    def one_piece(self) -> list[Any]:
-        """All events at once: of a short file, and of one that cannot be cut."""
-        if self.data[:64].lstrip(SPACE)[:1] == b"[":  # a bare list (2020)
-            return self._events(self.data)
-        return self._last(self.data)
-
-    def _last(self, text: bytes) -> list[Any]:
+    def _of_object(self, text: Text) -> list[Any]:
         """The events of an object, and what else it states."""
         head = _decoded_head(text)
         if bytes(head.traceEvents)[:1] != b"[":
             raise InputError("is JSON but not a trace", where=self.where, allowed="a Kineto file with traceEvents")
-        self.head = _merged(self.head, head)
+        self.head = merged(self.head, head)
         return self._events(head.traceEvents)
 
-    def _events(self, text: bytes | Raw) -> list[Any]:
+    def _events(self, text: Text | Raw) -> list[Any]:
         """A list of events: fast, then with any words, then event by event."""
         with_metadata = METADATA_KEY in bytes(text)
         for known_words in (True, False):
@@ -198,7 +212,7 @@ class Reader:
                 continue
         return self._each(text, with_metadata)
 
-    def _each(self, text: bytes | Raw, with_metadata: bool) -> list[Any]:
+    def _each(self, text: Text | Raw, with_metadata: bool) -> list[Any]:
         """Event by event: entries that are no events are dropped and counted, not the whole file."""
         result = []
         decoder = msgspec.json.Decoder(event_type(True, with_metadata, False), strict=False)
@@ -216,19 +230,6 @@ SPACE = BYTE_ORDER_MARK + b" \t\r\n"
 EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 # Where an event ends and the next begins. No JSON string can hold this: its quotes would be escaped.
 BETWEEN = re.compile(rb'\}\s*,\s*(?=\{\s*"ph"\s*:)')
-
-
-def _cuts(data: bytes, begin: int) -> list[tuple[int, int]]:
-    """Where an event ends and the next begins, about every STRETCH_BYTES."""
-    cuts, at = [], begin + STRETCH_BYTES
-    while at < len(data):
-        match = BETWEEN.search(data, at, at + STRETCH_BYTES)
-        if match is None:
-            at += STRETCH_BYTES
-            continue
-        cuts.append((match.start() + 1, match.end()))
-        at = match.end() + STRETCH_BYTES
-    return cuts
 
 
 # What a first look at a file of which some steps are read needs: begins and correlations.
@@ -252,7 +253,7 @@ class Stamp(msgspec.Struct, gc=False):
 _decoded_head = msgspec.json.Decoder(Head, strict=False).decode
 
 
-def _merged(first: Head, second: Head) -> Head:
+def merged(first: Head, second: Head) -> Head:
     """What either states; the events of neither."""
     return Head(**{f: getattr(first, f) if bytes(getattr(first, f)) else getattr(second, f) for f in HEAD_FIELDS})
 
@@ -287,7 +288,7 @@ LARGEST_EXACT_US = 2.0**43  # above it, neighboring float64 are more than 1 ns a
 LOOK_AT = 16  # events that show whether a file's times are absolute
 
 
-def read_head(data: bytes, where: str) -> Head:
+def read_head(data: Text, where: str) -> Head:
     """The top level of a file that may be an execution trace; refuses what is no JSON, or cut off."""
     try:
         return _decoded_head(data)
@@ -303,8 +304,8 @@ BAD_ESCAPE = re.compile(rb'\\\\|\\(?!["\\/bfnrtu])')
 LONE_SURROGATE = re.compile(rb"\\u[dD][89abAB]\w\w(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]\w\w)\\u[dD][c-fC-F]\w\w")
 
 
-def repair(data: bytes) -> bytes:
+def repair(data: Text) -> bytes:
     """What profilers are known to write and JSON does not allow: nan, inf, lone backslashes, broken text."""
-    fixed = BAD_ESCAPE.sub(rb"\\\\", BARE_WORD.sub(b"null", data.removeprefix(BYTE_ORDER_MARK)))
+    fixed = BAD_ESCAPE.sub(rb"\\\\", BARE_WORD.sub(b"null", bytes(data).removeprefix(BYTE_ORDER_MARK)))
     fixed = LONE_SURROGATE.sub(rb"\\ufffd", fixed)
     return fixed.decode("utf-8", errors="replace").encode()

@@ -49,17 +49,16 @@ def packed_dtypes() -> dict[str, str]:
 def pack(events: pd.DataFrame, texts: Mapping[str, Codes]) -> Columns:
     """Packed columns [num_events] of one rank; its texts are numbered after those that `texts` (by column) holds."""
     order = np.lexsort([np.arange(len(events)), *(events[name].to_numpy() for name in reversed(LANE))])
-    stored = events.iloc[order]
     place = _inverse(order)  # [num_events] row -> place in the stored order
-    columns = _packed_times(stored, order)
+    columns = _packed_times(events, order)
     for name in REFERENCES:
-        row = stored[name].to_numpy()
+        row = events[name].to_numpy()[order]
         columns[f"{name}_back"] = np.where(row < 0, 0, _without_zero(np.arange(len(row)) - place[row]))
     for name in COUNTERS:
-        columns[f"{name}_step"] = _steps(stored[name].to_numpy())
+        columns[f"{name}_step"] = _steps(events[name].to_numpy()[order])
     for name in TEXTS:
-        columns[name] = _codes(stored[name], texts[name])
-    return columns | {name: stored[name].to_numpy() for name in AS_THEY_ARE}
+        columns[name] = _codes(schema.codes_of(events[name])[order], schema.categories_of(events[name]), texts[name])
+    return columns | {name: events[name].to_numpy()[order] for name in AS_THEY_ARE}
 
 
 def unpack(columns: Mapping[str, np.ndarray], texts: Mapping[str, list[str]], where: str) -> pd.DataFrame:
@@ -95,9 +94,9 @@ def unpack(columns: Mapping[str, np.ndarray], texts: Mapping[str, list[str]], wh
     return pd.DataFrame({c.name: result[c.name] for c in schema.EVENT_COLUMNS}, copy=False)
 
 
-def _packed_times(stored: pd.DataFrame, order: np.ndarray) -> Columns:
-    start, duration = stored["start_ns"].to_numpy(), stored["duration_ns"].to_numpy()
-    lane = stored[list(LANE)].to_numpy()
+def _packed_times(events: pd.DataFrame, order: np.ndarray) -> Columns:
+    start, duration = (events[name].to_numpy()[order] for name in ("start_ns", "duration_ns"))
+    lane = events[list(LANE)].to_numpy()[order]
     first = np.flatnonzero((lane[1:] != lane[:-1]).any(axis=1)) + 1
     inside = np.empty(len(start), dtype=np.int64)  # starts of the lane after the event's own and before its end
     for begin, end in pairwise([0, *first.tolist(), len(lane)]):
@@ -160,11 +159,9 @@ def _with_zero(values: np.ndarray) -> np.ndarray:
     return values + (values < 0)
 
 
-def _codes(column: pd.Series, texts: Codes) -> np.ndarray:
-    """[n] number of each text over all ranks; -1 null. Only texts in use are numbered."""
-    codes = schema.codes_of(column)
+def _codes(codes: np.ndarray, known: list[str], texts: Codes) -> np.ndarray:
+    """[n] number of each text over all ranks, from that in its column; -1 null. Only texts in use are numbered."""
     used = pd.unique(codes[codes >= 0])
-    known = schema.categories_of(column)
     number = np.full(len(known) + 1, -1, dtype=np.int32)
     number[used] = texts.of([known[code] for code in used.tolist()])
     return number[codes]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -40,14 +41,16 @@ def import_kineto(
 ) -> TraceTable:  # fmt: skip
     """One rank's table. An execution trace of the same rank completes shapes and states which op feeds which."""
     table, feeds, remarks = _with_execution_trace(table, execution_trace)
-    links = linking.link(table)
-    columns = table.columns | {
-        "op_event": links.op_event,
-        "launch_event": links.launch_event,
-        "link": schema.categorical(links.link, [str(x) for x in linking.LINKS]),
-        "forward_event": linking.forward_events(table),
-    }
-    columns |= add_collectives(table, links, replace(distributed, rank=rank))
+    with ThreadPoolExecutor(max_workers=1) as beside:
+        digest = beside.submit(source.sha256)
+        links = linking.link(table)
+        columns = table.columns | {
+            "op_event": links.op_event,
+            "launch_event": links.launch_event,
+            "link": schema.categorical(links.link, [str(x) for x in linking.LINKS]),
+            "forward_event": linking.forward_events(table),
+        }
+        columns |= add_collectives(table, links, replace(distributed, rank=rank))
     events = pd.DataFrame({c.name: columns[c.name] for c in schema.EVENT_COLUMNS}, copy=False)
     dropped = [f"{count} {reason} were left out" for reason, count in sorted(table.dropped.items()) if count]
     if rank_source == "assumed" and (distributed.world_size or 1) > 1:
@@ -57,7 +60,7 @@ def import_kineto(
     meta = TraceMeta(
         rank=rank, rank_source=rank_source, world_size=distributed.world_size,
         source_format=source_format, source_file=source.name,
-        source_sha256=source.sha256(), base_time_ns=table.base_ns,
+        source_sha256=digest.result(), base_time_ns=table.base_ns,
         devices=read_devices(table.head.deviceProperties), backend=distributed.backend, link_method=str(links.method),
         has_shapes=bool((table.columns["input_dims"].codes >= 0).any()),
         warnings=(*dropped, *linking.repeated_ids(table), *remarks),
@@ -223,12 +226,12 @@ def _read_kineto(source: Source, result: _Result, steps: range | None) -> tuple[
 
 def _assemble(source: Source, steps: range | None) -> Assembled:
     if source.database is None:
-        text = source.unpack()
-        return assemble(text if steps is None else of_steps(text, steps), source.path)
+        # No name here holds the text, so that it is freed once it is decoded.
+        return assemble(source.unpack() if steps is None else of_steps(bytes(source.unpack()), steps), source.path)
     from gnnperf.trace.nsight import Reader  # sqlite3 is not needed to read a trace file
 
     reader = Reader(source.database, source.path)
-    return assemble_events(reader, reader.stretches())
+    return assemble_events(reader, reader.stretches(), source.path)
 
 
 def _differing_number(path: str, others: list[str]) -> int | None:

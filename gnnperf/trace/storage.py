@@ -69,7 +69,7 @@ def write_files(run: RunTrace, folder: Path, *, smallest: bool = False) -> None:
 def _write_events(tables: Sequence[TraceTable], path: Path, *, smallest: bool) -> None:
     texts = {name: Codes() for name in TEXTS}
     ranks = [pack(table.events, texts) for table in tables]
-    columns = {name: np.concatenate([rank[name] for rank in ranks]) for name in packed_dtypes()}
+    columns = {name: np.concatenate([rank.pop(name) for rank in ranks]) for name in packed_dtypes()}
     num_events = sum(len(table.events) for table in tables)
     # One integer throughout; or NaN throughout, other floats are stored.
     constants = {
@@ -81,7 +81,8 @@ def _write_events(tables: Sequence[TraceTable], path: Path, *, smallest: bool) -
     stored = {name: pa.array(values) for name, values in columns.items() if name not in constants}
     for name, codes in texts.items():
         if values := codes.uniques():
-            stored[f"{name}_texts"] = pa.array([*values, *[None] * (num_events - len(values))], pa.string())
+            nulls = pa.nulls(num_events - len(values), pa.string())
+            stored[f"{name}_texts"] = pa.concat_arrays([pa.array(values, pa.string()), nulls])
     about = [{"num_events": len(t.events), **asdict(t.meta)} for t in tables]
     meta = msgspec.json.encode({"version": FORMAT_VERSION, "ranks": about, "constants": constants})  # NaN is null
     table = pa.table(stored)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import io
+import mmap
+import os
 import tarfile
 import zipfile
 import zlib
@@ -17,7 +19,7 @@ from typing import IO, Any
 
 from isal import igzip, igzip_lib, isal_zlib
 
-from gnnperf.core import InputError, untrusted
+from gnnperf.core import InputError, files, untrusted
 from gnnperf.trace import limits
 
 JSON_ENDINGS = (".json", ".json.gz", ".et", ".et.gz")
@@ -28,6 +30,8 @@ ARCHIVE_ENDINGS = (".zip", ".tar", ".tar.gz", ".tgz")
 ISAL_ERROR: type[Exception] = igzip_lib.IsalError  # type: ignore[assignment]  # its stub is not a type
 GZIP_MAGIC, SQLITE_MAGIC = b"\x1f\x8b", b"SQLite format 3\0"
 PEEK_BYTES = 2**15  # holds the head of a file that names eight devices
+LARGE_BYTES = 64 * 2**20  # of a file that is mapped into memory instead of read
+Text = bytes | mmap.mmap
 COPIES = 2  # of a file in memory while it is unpacked or decoded
 ZIP_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # the others unpack without a limit
 FORMS = (
@@ -38,35 +42,44 @@ FORMS = (
 
 @dataclass(frozen=True)
 class Source:
-    """One file as found."""
+    """One file as found; what lies on the disk is read when it is requested."""
 
     path: str  # as the user may recognize it: the path given, and the member of it
     folder: str  # where in the given path it lies, "" at its top
-    data: bytes  # its bytes, still packed; of a database the first ones
-    database: Path | None = None  # where an SQLite file lies, which is read in place
+    content: bytes | Path  # of an archive's member, still packed; else the file
+    database: Path | None = None  # the file, if it is of SQLite, which is read in place
 
     @property
     def name(self) -> str:
         """Base name."""
         return PurePosixPath(self.path).name
 
+    def _open(self) -> IO[bytes]:
+        return self.content.open("rb") if isinstance(self.content, Path) else io.BytesIO(self.content)
+
     def sha256(self) -> str:
         """Digest of the whole file."""
-        if self.database is None:
-            return hashlib.sha256(self.data).hexdigest()
-        with self.database.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        if isinstance(self.content, Path):
+            return files.sha256(self.content)
+        return hashlib.sha256(self.content).hexdigest()
 
-    def unpack(self) -> bytes:
-        """The JSON text; refuses what is cut off, or larger than a trace may be."""
-        return self.data if self.data[:2] != GZIP_MAGIC else _gunzip(self.data, self.path)
+    def unpack(self) -> Text:
+        """The JSON text, of a large file in place; refuses what is cut off, or larger than a trace may be."""
+        with self._open() as file:
+            is_large = isinstance(self.content, Path) and os.fstat(file.fileno()).st_size > LARGE_BYTES
+            data: Any = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if is_large else file.read()
+        return data if data[:2] != GZIP_MAGIC else _gunzip(bytes(data), self.path)
 
     def peek(self) -> bytes:
         """The first few kilobytes of the JSON text; empty if unreadable."""
-        if self.data[:2] != GZIP_MAGIC:
-            return self.data[:PEEK_BYTES]
+        if self.database is not None:
+            return SQLITE_MAGIC
+        with self._open() as file:
+            start = file.read(4 * PEEK_BYTES)
+        if start[:2] != GZIP_MAGIC:
+            return start[:PEEK_BYTES]
         try:
-            return isal_zlib.decompressobj(wbits=31).decompress(self.data[: 4 * PEEK_BYTES], PEEK_BYTES)
+            return isal_zlib.decompressobj(wbits=31).decompress(start, PEEK_BYTES)
         except (ISAL_ERROR, zlib.error):
             return b""
 
@@ -114,9 +127,9 @@ def _source(path: Path, folder: str) -> Source:
     with path.open("rb") as file:
         start = file.read(len(SQLITE_MAGIC))
     if start == SQLITE_MAGIC:
-        return Source(str(path), folder, start, path)
+        return Source(str(path), folder, path, database=path)
     untrusted.require_memory(COPIES * size, size, str(path))
-    return Source(str(path), folder, path.read_bytes())
+    return Source(str(path), folder, path)
 
 
 def _refuse_size(size: int, where: str) -> None:

@@ -6,25 +6,15 @@ import os
 import signal
 import sys
 import time
-from functools import partial
 
 import pytest
 
-from gnnperf.core import InputError, in_copies, in_copy, in_turn, worker_processes, workers
+from gnnperf.core import InputError, in_copies, in_copy, in_turn, workers
 from gnnperf.hardware import load_device
 
 
 def test_results_are_in_the_order_of_items() -> None:
     assert in_turn(math.sqrt, [9, 4, 1], "roots") == [3.0, 2.0, 1.0]
-    with worker_processes(1, "math") as mapped:
-        assert mapped is in_turn
-    with worker_processes(2, "math") as mapped:
-        assert mapped(math.sqrt, range(40), "roots") == [math.sqrt(number) for number in range(40)]
-        assert mapped(math.sqrt, [], "roots") == []
-        assert mapped(os.getpgid, [0] * 16, "own groups") == [os.getpgid(0)] * 16
-        assert mapped(partial(pow, 2), [3, 1], "powers, here") == [8, 2]
-        with pytest.raises(InputError, match="Abacus"):
-            mapped(load_device, ["Abacus"] * 16, "devices")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux only")
@@ -57,7 +47,7 @@ def test_what_a_copy_cannot_compute_is_computed_here() -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux only")
 @pytest.mark.parametrize("cores", [1, 3])
 def test_copies_share_the_items_and_keep_their_order(cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "usable_cores", lambda: cores)
+    monkeypatch.setattr(workers, "copyable_cores", lambda: cores)
     for count in (0, 2, 7):
         results = in_copies(lambda item: (item, os.getpid()), list(range(count)), "numbers")  # a function of no module
         assert [item for item, _ in results] == list(range(count))

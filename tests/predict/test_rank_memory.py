@@ -11,7 +11,7 @@ PREDICTED = """
 import sys
 from gnnperf.predict import Request, rank_memory
 from gnnperf.report.predict_cli import run_request
-rank_memory.usable_cores = lambda: int(sys.argv[1])
+rank_memory.copyable_cores = lambda: int(sys.argv[1])
 trace = "datasets/cpu-gloo/dlrm_t4_r100k_d16_b256_row_x2_lo/1"
 run_request(Request(trace=trace, out=sys.argv[2], cache_dir=sys.argv[3], memory=True, quiet=True))
 print("torch" in sys.modules)

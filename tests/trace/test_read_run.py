@@ -140,18 +140,40 @@ def test_missing_ranks_and_missing_steps_are_warnings(tmp_path: Path) -> None:
     assert any("no device work" in w for w in read_run(host_only).warnings)
 
 
-def test_long_files_are_read_in_stretches_with_the_same_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    events = [{**e, "ts": e["ts"] + 200 * k} for k in range(30) for e in files.step_events()]
+@pytest.mark.parametrize("cores", [1, 3])
+def test_long_files_are_read_in_place_by_copies_with_the_same_result(
+    cores: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[Any] = [{**e, "ts": e["ts"] + 200 * k} for k in range(30) for e in files.step_events()]
     for k, event in enumerate(events):
         if "correlation" in event["args"]:
             event["args"] = event["args"] | {"correlation": event["args"]["correlation"] + 10 * (k // 8)}
+        if k % 56 == 1:  # texts, collectives and what is left out, in each share
+            stated = {"Collective name": "allreduce", "In msg nelems": k, "Group size": 2, "Input Dims": [[k]]}
+            event |= {"name": "record_param_comms", "args": event["args"] | stated}
+        if k % 56 == 2:
+            event["dur"] = -1
+    events.insert(-1, 7)  # no event
     path = files.write(tmp_path / "t.json", files.document(events, baseTimeNanoseconds=5))
     whole = read_run(path).tables[0]
     monkeypatch.setattr("gnnperf.trace.kineto.STRETCH_BYTES", 700)
+    monkeypatch.setattr("gnnperf.trace.trace_sources.LARGE_BYTES", 0)
+    monkeypatch.setattr("gnnperf.trace.assembly.copyable_cores", lambda: cores)
     cut = read_run(path).tables[0]
-    assert len(cut.events) == 240
+    assert len(cut.events) == 235 and cut.events["collective"].notna().sum() >= 5
+    assert sorted(cut.meta.warnings)[:2] == sorted(whole.meta.warnings)[:2] and len(whole.meta.warnings) >= 2
     assert cut.meta == whole.meta
     pd.testing.assert_frame_equal(cut.events, whole.events)
+
+
+def test_a_file_that_breaks_off_in_the_share_of_a_copy_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gnnperf.trace.kineto.STRETCH_BYTES", 700)
+    path = files.write(tmp_path / "t.json", files.document([e for _ in range(30) for e in files.step_events()]))
+    path.write_text(path.read_text()[:-60])
+    with pytest.raises(InputError, match="cut off"):
+        read_run(path)
 
 
 def test_a_list_of_no_paths_is_refused() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +15,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from gnnperf.core import Mapped, console, csv_text, in_turn, usable_cores, write_text
+from gnnperf.core import Mapped, console, copyable_cores, csv_text, in_turn, write_text
 from gnnperf.gnn.data.prepare import PreparedData, Step, sampled
 from gnnperf.gnn.data.runs import run_of
 from gnnperf.gnn.data.step_time import IsolatedPrediction, in_place
@@ -50,8 +49,8 @@ def processes() -> Processes:
 
 def may_copy(config: TrainConfig) -> bool:
     """Whether copies of this process may compute: there is a core for them, and what they need works in a copy."""
-    is_safe = sys.platform == "linux" and config.trainer.threads == 1 and not torch.cuda.is_available()
-    return is_safe and usable_cores() > 1 and processes().count == 1
+    is_safe = config.trainer.threads == 1 and not torch.cuda.is_available()
+    return is_safe and copyable_cores() > 1 and processes().count == 1
 
 
 def evaluate(

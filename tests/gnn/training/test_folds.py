@@ -65,7 +65,7 @@ def test_few_groups_need_more_standard_errors() -> None:
 def test_each_program_is_predicted_by_a_network_without_it(
     tmp_path: Path, data: PreparedData, cores: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gnnperf.gnn.training.evaluate.usable_cores", lambda: cores)
+    monkeypatch.setattr("gnnperf.gnn.training.evaluate.copyable_cores", lambda: cores)
     model = ModelConfig(hidden_channels=8, num_layers=1)
     config = TrainConfig(out=str(tmp_path), model=model, trainer=TrainerConfig(max_epochs=1, progress_bar=False))
     (step, *_) = data.steps["train"]
