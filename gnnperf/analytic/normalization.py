@@ -11,15 +11,8 @@ from functools import partial
 import numpy as np
 
 from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, column, known_rows, sized
+from gnnperf.analytic.memory_bound import streams
 from gnnperf.analytic.memory_bound.constants import MemoryConstants, RowKernel
-from gnnperf.analytic.memory_bound.streams import (
-    DEFAULT_LANES_PER_SM,
-    US,
-    cache_bytes,
-    missing_share,
-    stream_us,
-    traffic_us,
-)
 from gnnperf.graph import UnknownCost
 from gnnperf.hardware import DeviceSpec
 
@@ -56,11 +49,11 @@ def row_kernel_us(
     item = np.asarray(item_bytes, float)
     tensor_bytes = rows * columns * item  # [n]
     in_flight = device.num_sms * kernel.rows_in_flight_per_sm * columns * item * (num_read + num_written)
-    ratio = cache_bytes(device, constants) / np.maximum(in_flight, 1.0)  # [n]
+    ratio = streams.cache_bytes(device, constants) / np.maximum(in_flight, 1.0)  # [n]
     left = 1.0 / (1.0 + ratio**REUSE_SHARPNESS)  # [n]
     moved = tensor_bytes * (num_read + num_written + num_read * kernel.rereads * left)  # [n]
-    missing = missing_share(tensor_bytes * (num_read + num_written), turns, device, constants)  # [n]
-    memory = traffic_us(moved, missing, device, constants) / kernel.bandwidth_share  # [n]
+    missing = streams.missing_share(tensor_bytes * (num_read + num_written), turns, device, constants)  # [n]
+    memory = streams.traffic_us(moved, missing, device, constants) / kernel.bandwidth_share  # [n]
     issue = _issue_us(rows, columns * loads, device, kernel)  # [n]
     p = kernel.overlap_power
     return device.launch_floor_us + (memory**p + issue**p) ** (1.0 / p)
@@ -69,12 +62,12 @@ def row_kernel_us(
 def _issue_us(rows: np.ndarray, columns: np.ndarray, device: DeviceSpec, kernel: RowKernel) -> np.ndarray:
     """A warp's instruction occupies its lanes for a clock: with twice the lanes, an SM is done in half the clocks."""
     at_a_time = device.num_sms * kernel.rows_in_flight_per_sm
-    lanes = (device.lanes_per_sm or DEFAULT_LANES_PER_SM) / DEFAULT_LANES_PER_SM
+    lanes = (device.lanes_per_sm or streams.DEFAULT_LANES_PER_SM) / streams.DEFAULT_LANES_PER_SM
     cycles = (kernel.cycles_per_row + kernel.cycles_per_element * columns) / lanes  # [n]
     whole = np.floor(rows / at_a_time)  # [n] waves that fill every SM
     last = np.ceil((rows - whole * at_a_time) / device.num_sms)  # [n] rows of one SM in the wave that does not
     on_sm = (whole + np.minimum(last / kernel.rows_in_flight_per_sm, 1.0)) * kernel.rows_in_flight_per_sm  # [n]
-    return on_sm * cycles / device.clock_hz * US
+    return on_sm * cycles / device.clock_hz * streams.US
 
 
 def layer_norm_us(
@@ -94,9 +87,9 @@ def layer_norm_backward_us(
     kernel = constants.row_kernel("layer_norm", device.architecture)
     grad_input = row_kernel_us(rows, columns, item_bytes, device, constants, kernel, NORM_BACKWARD, turns)
     moved = 2.0 * rows * columns * item_bytes  # [n]
-    sums = stream_us(moved, device, constants, missing_share(moved, turns, device, constants))  # [n]
+    sums = streams.stream_us(moved, device, constants, streams.missing_share(moved, turns, device, constants))  # [n]
     split = (rows > SPLIT_ROWS) & (columns / WARP_THREADS < device.num_sms / 2)  # [n]
-    walk = device.launch_floor_us + rows * constants.clocks[NORM_ROW] / device.clock_hz * US  # [n]
+    walk = device.launch_floor_us + rows * constants.clocks[NORM_ROW] / device.clock_hz * streams.US  # [n]
     return grad_input + np.where(split, sums, np.maximum(sums, walk))
 
 

@@ -124,12 +124,12 @@ def _written(run: RunTrace, folder: Path) -> ExecutionGraph:
     for name in (trace_storage.IMPORTED, GRAPH):
         (folder / name).mkdir()
     write_tables = partial(trace_storage.write_files, run, folder / trace_storage.IMPORTED)
-    with task("writing", 2, "folders") as advance, ThreadPoolExecutor(max_workers=1) as beside:
+    with task("writing", 2, "folders") as advance, ThreadPoolExecutor(max_workers=1) as thread:
         if sum(len(table.events) for table in run.tables) > MANY_EVENTS:
             write_tables()
             graph = build_graph(run)
         else:
-            written = beside.submit(write_tables)
+            written = thread.submit(write_tables)
             graph = build_graph(run)
             written.result()
         advance(1.0)

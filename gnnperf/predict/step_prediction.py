@@ -200,10 +200,10 @@ def input_sha256(inputs: Path) -> dict[str, str]:
 
     Names are those that outputs may show (`trace.public_texts`).
     """
-    folder, found = inputs.parent, [Path(inputs.name)]
+    folder, listed = inputs.parent, [Path(inputs.name)]
     if inputs.is_dir():
-        folder, found = inputs, sorted(p.relative_to(inputs) for p in inputs.rglob("*") if p.is_file())
-    shown = [file for file in found if not any(part.startswith(".") for part in file.parts)]
+        folder, listed = inputs, sorted(p.relative_to(inputs) for p in inputs.rglob("*") if p.is_file())
+    shown = [file for file in listed if not any(part.startswith(".") for part in file.parts)]
     return {name: files.sha256(folder / file) for name, file in zip(file_names(shown), shown, strict=True)}
 
 

@@ -41,8 +41,8 @@ def import_kineto(
 ) -> TraceTable:  # fmt: skip
     """One rank's table. An execution trace of the same rank completes shapes and states which op feeds which."""
     table, feeds, remarks = _with_execution_trace(table, execution_trace)
-    with ThreadPoolExecutor(max_workers=1) as beside:
-        digest = beside.submit(source.sha256)
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        digest = thread.submit(source.sha256)
         links = linking.link(table)
         columns = table.columns | {
             "op_event": links.op_event,

@@ -15,19 +15,9 @@ import numpy as np
 from gnnperf.core import NodeType, Phase, Relation, require
 from gnnperf.generate import Argument, parse, tensors
 from gnnperf.graph import DTYPE_BYTES, ExecutionGraph
+from gnnperf.whatif import edit
 from gnnperf.whatif.batch_shapes import Batch, all_shapes, check_whole, find_batch, scale_call
 from gnnperf.whatif.costs import NAMED_OPS, Changed, Cost, DistinctCall, Doubts, change_calls, listed, with_shapes
-from gnnperf.whatif.edit import (
-    ON_DEVICE,
-    Edited,
-    chosen,
-    ends,
-    is_type,
-    latency_change,
-    of_transfers,
-    rewritten,
-    unedited,
-)
 
 OF_PARAMETERS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")  # where the message is flat
 LAUNCH_US = 10.0  # kernels of unknown shapes that take at most so long are bound by their launch
@@ -48,17 +38,17 @@ class ScaleBatch:
     def __post_init__(self) -> None:
         require(self.factor > 0, "factor of the batch", self.factor, "above 0")
 
-    def __call__(self, graph: ExecutionGraph) -> Edited:
+    def __call__(self, graph: ExecutionGraph) -> edit.Edited:
         """Apply the edit."""
         if self.factor == 1:
-            return unedited(graph)
+            return edit.unedited(graph)
         nodes = graph.nodes
         if graph.runs_on_gpu and nodes["input_dims"].isna().all():
             # Work and messages of data take so many times as long: no bound but arithmetic or bandwidth is known.
             works = _unshaped(graph) & (nodes["latency_us"] > LAUNCH_US).to_numpy()
-            works |= chosen(nodes, NodeType.COLLECTIVE) & ~nodes["collective"].isin(OF_PARAMETERS).to_numpy()
+            works |= edit.chosen(nodes, NodeType.COLLECTIVE) & ~nodes["collective"].isin(OF_PARAMETERS).to_numpy()
             unknown = (NO_SHAPES.format(LAUNCH_US, self.factor), NO_NEW_OPS.format("batch"))
-            return rewritten(graph, works, unknown, change=latency_change(works, self.factor))
+            return edit.rewritten(graph, works, unknown, change=edit.latency_change(works, self.factor))
         batch = find_batch(graph)
         by_data = check_whole(batch, self.factor)
         doubts = Doubts("batch")
@@ -71,7 +61,7 @@ def _unshaped(graph: ExecutionGraph) -> np.ndarray:
     nodes = graph.nodes
     unknown = nodes[["input_dims", "flops", "bytes"]].isna().all(axis=1) & (nodes["stream"] >= 0)
     of_data = nodes["phase"].isin([str(Phase.FORWARD), str(Phase.BACKWARD)])
-    return chosen(nodes, *ON_DEVICE) & (unknown & of_data).to_numpy()
+    return edit.chosen(nodes, *edit.ON_DEVICE) & (unknown & of_data).to_numpy()
 
 
 def _scaled(
@@ -94,14 +84,14 @@ def _scaled(
 
 def with_traffic(
     graph: ExecutionGraph, changed: Changed, factor: float, doubts: Doubts, by_data: tuple[int, ...]
-) -> Edited:
+) -> edit.Edited:
     """The graph with changed calls, and `factor` times the copies and messages that grow with them.
 
     `by_data`: sizes that data decide.
     """
     nodes, what = changed.nodes, doubts.dimension
-    src, dst = ends(graph, Relation.LAUNCHES)  # copies and memsets launched by calls whose shapes grow
-    copies = np.isin(np.arange(graph.num_nodes), dst[changed.grown[src]]) & is_type(graph, NodeType.MEMORY)
+    src, dst = edit.ends(graph, Relation.LAUNCHES)  # copies and memsets launched by calls whose shapes grow
+    copies = np.isin(np.arange(graph.num_nodes), dst[changed.grown[src]]) & edit.is_type(graph, NodeType.MEMORY)
     sent, unclear = _messages(graph, changed.grown)
     unshaped = _unshaped(graph) & ~copies
     touched = changed.touched | copies | sent | unshaped
@@ -109,11 +99,11 @@ def with_traffic(
     unknown = (NO_NEW_OPS.format(what), *([BY_DATA.format(sizes, what)] if by_data else []), *doubts.sentences())
     if unshaped.any():
         unknown += (UNSHAPED.format(int(unshaped.sum()), nodes["latency_us"][unshaped].sum() / 1e3),)
-    return rewritten(
+    return edit.rewritten(
         replace(graph, nodes=nodes),
         touched,
         (*unknown, *unclear),
-        predicted=touched & ~is_type(graph, NodeType.HOST),
+        predicted=touched & ~edit.is_type(graph, NodeType.HOST),
         bytes=nodes["bytes"].where(~copies, nodes["bytes"] * factor),
         message_bytes=nodes["message_bytes"].where(~sent, nodes["message_bytes"] * factor),
     )
@@ -121,8 +111,8 @@ def with_traffic(
 
 def _messages(graph: ExecutionGraph, grown: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
     """[num_nodes] bool: parts and transfers of messages that grow; and the kinds that are unclear."""
-    nodes, (src, dst) = graph.nodes, ends(graph, Relation.LAUNCHES)
-    part = is_type(graph, NodeType.COMM)[dst]
+    nodes, (src, dst) = graph.nodes, edit.ends(graph, Relation.LAUNCHES)
+    part = edit.is_type(graph, NodeType.COMM)[dst]
     src, dst = src[part], dst[part]
     # Whether all tensors of a call have one dimension, as buckets of gradients and flattened parameters have.
     flat = np.array([not isinstance(dims, str) or all(len(shape) == 1 for shape in all_shapes(parse(dims)))
@@ -139,6 +129,6 @@ def _messages(graph: ExecutionGraph, grown: np.ndarray) -> tuple[np.ndarray, tup
     by_size = (unshaped | (flat & forward)) & np.isin(elements, list(sizes))
     by_size |= flat & np.isin(elements, elements[by_size & forward])  # and its gradient in the backward
     unclear = Counter(kinds[dst[~grown[src] & ~by_size & ~np.isin(kinds[dst], OF_PARAMETERS)]].tolist())
-    result = of_transfers(graph, dst[(grown[src] & ~of_parameters) | by_size])
+    result = edit.of_transfers(graph, dst[(grown[src] & ~of_parameters) | by_size])
     sentence = f"whether messages of {listed(unclear)} grow: the shapes do not tell, they stay"
     return result & nodes["message_bytes"].notna().to_numpy(), (sentence,) if unclear else ()

@@ -17,13 +17,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.batch_norm import (
-    BATCH_NORM_FILE,
-    BatchNormConstants,
-    apply_us,
-    channel_us,
-    default_batch_norm_constants,
-)
+from gnnperf.analytic import batch_norm
 from gnnperf.core import NodeType
 from gnnperf.gnn.data.recordings import read_json
 from gnnperf.graph import ExecutionGraph, load_graph
@@ -68,21 +62,23 @@ def measured_kernels(trains: bool, device: str, graph: ExecutionGraph) -> pd.Dat
     return rows.groupby(KEYS)["latency_us"].mean().reset_index()
 
 
-def predicted_us(rows: pd.DataFrame, constants: BatchNormConstants) -> np.ndarray:
+def predicted_us(rows: pd.DataFrame, constants: batch_norm.BatchNormConstants) -> np.ndarray:
     """[n] us of single kernels."""
     result = []
     for row in rows[KEYS].to_dict("records"):
         device = load_device(row["device"])
         sizes = (row["elements"], row["channels"])
         if row["kind"] == APPLY:
-            us = apply_us(*sizes, row["samples"], row["item_bytes"], device, constants.apply)
+            us = batch_norm.apply_us(*sizes, row["samples"], row["item_bytes"], device, constants.apply)
         else:
-            us = channel_us(*sizes, row["item_bytes"], device, constants.kernels[row["kind"]], constants.overlap_power)
+            us = batch_norm.channel_us(
+                *sizes, row["item_bytes"], device, constants.kernels[row["kind"]], constants.overlap_power
+            )
         result.append(device.launch_floor_us + us)
     return np.array(result)
 
 
-def fitted(table: pd.DataFrame, base: BatchNormConstants) -> BatchNormConstants:
+def fitted(table: pd.DataFrame, base: batch_norm.BatchNormConstants) -> batch_norm.BatchNormConstants:
     """Two numbers of every kind of kernel, by least squares of logarithms."""
     result = base
     for kind, rows in table.groupby("kind"):
@@ -90,7 +86,7 @@ def fitted(table: pd.DataFrame, base: BatchNormConstants) -> BatchNormConstants:
     return result
 
 
-def _fit(kind: str, rows: pd.DataFrame, base: BatchNormConstants) -> BatchNormConstants:
+def _fit(kind: str, rows: pd.DataFrame, base: batch_norm.BatchNormConstants) -> batch_norm.BatchNormConstants:
     measured_us = rows["latency_us"].to_numpy()
 
     def residuals(values: np.ndarray) -> np.ndarray:
@@ -103,7 +99,7 @@ def _fit(kind: str, rows: pd.DataFrame, base: BatchNormConstants) -> BatchNormCo
     return _moved(base, kind, fit_logs(residuals, np.array(start)))
 
 
-def _moved(base: BatchNormConstants, kind: str, values: np.ndarray) -> BatchNormConstants:
+def _moved(base: batch_norm.BatchNormConstants, kind: str, values: np.ndarray) -> batch_norm.BatchNormConstants:
     first, bound = values.tolist()
     if kind == APPLY:
         return replace(base, apply=replace(base.apply, bytes_per_clock=bound, block_us_per_sm=first))
@@ -116,7 +112,7 @@ def _bound(kind: str) -> str:
     return "bandwidth_share" if "cudnn" in kind else "bytes_per_clock"
 
 
-def report(name: str, table: pd.DataFrame, constants: BatchNormConstants) -> None:
+def report(name: str, table: pd.DataFrame, constants: batch_norm.BatchNormConstants) -> None:
     """Mean absolute error and bias by kind and device."""
     for (kind, device), rows in table.groupby(["kind", "device"]):
         error = predicted_us(rows, constants) / rows["latency_us"].to_numpy() - 1.0
@@ -125,13 +121,13 @@ def report(name: str, table: pd.DataFrame, constants: BatchNormConstants) -> Non
 
 def main() -> None:
     """Fit and write."""
-    base = default_batch_norm_constants()
+    base = batch_norm.default_batch_norm_constants()
     table = pd.concat([measured_kernels(*each) for each in graphs()])
     table = table[table["latency_us"] > LEAST_US]
     result = fitted(table[table["trains"]], base)
     for name, part in (("others", table[~table["trains"]]), ("train", table[table["trains"]])):
         report(name, part, result)
-    out = Path(sys.argv[1]) if len(sys.argv) > 1 else conf_dir("analytic") / BATCH_NORM_FILE
+    out = Path(sys.argv[1]) if len(sys.argv) > 1 else conf_dir("analytic") / batch_norm.BATCH_NORM_FILE
     write_constants(out, result, DIGITS)
 
 

@@ -20,16 +20,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from gnnperf.analytic.convolution import model
 from gnnperf.analytic.convolution.calls import lanes_algorithms
-from gnnperf.analytic.convolution.model import (
-    CONVOLUTION_FILE,
-    NUMBERS,
-    Algorithms,
-    ConvolutionConstants,
-    ConvolutionPass,
-    Convolutions,
-    result_edge,
-)
 from gnnperf.analytic.gemm.constants import Members, default_gemm_constants
 from gnnperf.analytic.kernels.call import Setting
 from gnnperf.analytic.memory_bound.constants import MemoryConstants, default_memory_constants
@@ -47,22 +39,22 @@ DTYPE = "float32"
 ROWS_PER_DEVICE = 1000  # enough for a handful of constants
 DISTURBED = 0.1  # |log error| from which a row pulls no harder
 FACTORS = 4
-START = ConvolutionConstants(
+START = model.ConvolutionConstants(
     fused_factor=1.0, weight_factor=4.0, unfused_factor=1.0, transform_factor=1.0, call_us=50.0, growth_us=0.1
 )
 SIZES = ("batch", "in_channels", "out_channels", "in_size", "kernel", "stride", "padding")
 
 
-def calls_of(rows: pd.DataFrame) -> Convolutions:
+def calls_of(rows: pd.DataFrame) -> model.Convolutions:
     """Rows of a table: square images and windows, one group."""
     n, c, k, size, window, stride, padding = (rows[name].to_numpy(float) for name in SIZES)
-    out = result_edge(size, window, stride, padding)
-    return Convolutions(n, c, k, size, size, window, window, out, out, stride, np.ones(len(rows)))
+    out = model.result_edge(size, window, stride, padding)
+    return model.Convolutions(n, c, k, size, size, window, window, out, out, stride, np.ones(len(rows)))
 
 
-def forward_algorithms(rows: pd.DataFrame, setting: Setting) -> Algorithms:
+def forward_algorithms(rows: pd.DataFrame, setting: Setting) -> model.Algorithms:
     """Of rows of one device."""
-    return lanes_algorithms(calls_of(rows), ConvolutionPass.FORWARD, DTYPE, setting)
+    return lanes_algorithms(calls_of(rows), model.ConvolutionPass.FORWARD, DTYPE, setting)
 
 
 def fit_convolution_constants(
@@ -71,7 +63,7 @@ def fit_convolution_constants(
     gemm: Mapping[str, Members],
     memory: MemoryConstants,
     provenance: str,
-) -> ConvolutionConstants:
+) -> model.ConvolutionConstants:
     """Constants from every row given; every device weighs the same."""
     some = sample(rows, ROWS_PER_DEVICE)
     parts = [(forward_algorithms(part, Setting(devices[str(name)], memory, gemm, START)), part)
@@ -89,13 +81,13 @@ def fit_convolution_constants(
     return built(values[:FACTORS], typical, provenance)
 
 
-def built(factors: np.ndarray, host: np.ndarray, provenance: str) -> ConvolutionConstants:
+def built(factors: np.ndarray, host: np.ndarray, provenance: str) -> model.ConvolutionConstants:
     """Constants of four factors and of a host [2]: call_us, growth_us."""
-    numbers = dict(zip(NUMBERS, [*factors.tolist(), *host.tolist()], strict=True))
-    return ConvolutionConstants(**numbers, provenance=provenance)
+    numbers = dict(zip(model.NUMBERS, [*factors.tolist(), *host.tolist()], strict=True))
+    return model.ConvolutionConstants(**numbers, provenance=provenance)
 
 
-def log_error(ways: Algorithms, rows: pd.DataFrame, constants: ConvolutionConstants) -> np.ndarray:
+def log_error(ways: model.Algorithms, rows: pd.DataFrame, constants: model.ConvolutionConstants) -> np.ndarray:
     """[n] log(predicted / measured) of rows of one device, on a host as slow as these constants say."""
     before = np.nan_to_num(rows["calls_before"].to_numpy(float))  # [n] unknown: as a first call
     wait = np.where(rows["launch_included"], constants.call_us + constants.growth_us * before, 0.0)  # [n]
@@ -104,7 +96,7 @@ def log_error(ways: Algorithms, rows: pd.DataFrame, constants: ConvolutionConsta
 
 def main() -> None:
     """Fit and write."""
-    out = Path(sys.argv[1]) if len(sys.argv) > 1 else conf_dir("analytic") / CONVOLUTION_FILE
+    out = Path(sys.argv[1]) if len(sys.argv) > 1 else conf_dir("analytic") / model.CONVOLUTION_FILE
     rows, devices = convolution_rows()
     sentences = PROVENANCE.format(devices=", ".join(sorted(devices)))
     result = fit_convolution_constants(rows, devices, default_gemm_constants(), default_memory_constants(), sentences)

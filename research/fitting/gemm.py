@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from gnnperf.analytic.gemm import model
 from gnnperf.analytic.gemm.constants import (
     KERNELS_OF,
     LATEST_KERNELS,
@@ -27,21 +28,6 @@ from gnnperf.analytic.gemm.constants import (
     Quantize,
     kernels_of,
     load_gemm_constants,
-)
-from gnnperf.analytic.gemm.model import (
-    ITEM_BYTES,
-    DeviceNumbers,
-    Products,
-    candidates,
-    family_of,
-    kernel_us,
-    members_on,
-    numbers_of,
-    observed_us,
-    products,
-    quantize_us,
-    rate_key,
-    tiled_us,
 )
 from gnnperf.hardware import conf_dir, device_names, load_device, match_device, read_yaml
 from research.benchmarks._op_tables import TABLES, product_rows, sample
@@ -101,8 +87,8 @@ QUANTIZED = ("float8", "float8_block", "float4")
 class Measured:
     """Products that were measured, with the numbers of their devices: what a fit and a judgement need."""
 
-    result: Products  # [rows] products
-    numbers: DeviceNumbers  # [rows] of the device
+    result: model.Products  # [rows] products
+    numbers: model.DeviceNumbers  # [rows] of the device
     latency_us: Array  # [rows]
     launch_included: bool  # how all of them were measured
     device: npt.NDArray[np.str_]  # [rows] name
@@ -116,14 +102,14 @@ def measured(rows: pd.DataFrame) -> Measured:
     keys, numbers = {}, {}
     for name in np.unique(names):
         device = spec_of(str(name))
-        keys[name], numbers[name] = rate_key(device, dtype), numbers_of(device, dtype)
-    fields = DeviceNumbers.__dataclass_fields__
-    per_row = DeviceNumbers(*(np.array([getattr(numbers[n], f)[0] for n in names]) for f in fields))
+        keys[name], numbers[name] = model.rate_key(device, dtype), model.numbers_of(device, dtype)
+    fields = model.DeviceNumbers.__dataclass_fields__
+    per_row = model.DeviceNumbers(*(np.array([getattr(numbers[n], f)[0] for n in names]) for f in fields))
     batch = rows["batch"].to_numpy(float)
     return Measured(
-        products(rows["m"], rows["n"], rows["k"], batch, ITEM_BYTES[dtype], rows["turns"]),
+        model.products(rows["m"], rows["n"], rows["k"], batch, model.ITEM_BYTES[dtype], rows["turns"]),
         per_row, rows["latency_us"].to_numpy(float), bool(first["launch_included"]), names,
-        family_of(keys[names[0]], str(first["op"]) == "aten::bmm", dtype),
+        model.family_of(keys[names[0]], str(first["op"]) == "aten::bmm", dtype),
     )  # fmt: skip
 
 
@@ -132,8 +118,8 @@ def predicted_us(data: Measured, members: Members) -> Array:
     result = np.full(len(data.latency_us), np.nan)
     for name in np.unique(data.device):
         device, rows = match_device(str(name)), np.flatnonzero(data.device == name)
-        own = members if device is None else members_on(device, members, _key(data.family))
-        result[rows] = tiled_us(data.result.part(rows), data.numbers.part(rows), own, data.launch_included)
+        own = members if device is None else model.members_on(device, members, _key(data.family))
+        result[rows] = model.tiled_us(data.result.part(rows), data.numbers.part(rows), own, data.launch_included)
     return result
 
 
@@ -218,16 +204,16 @@ def _fit(
     offsets = len(devices) if len(devices) > 1 else 0  # one device's own offset is in its constants
     spread = np.array([{**EXPECTED, **QUANTIZE}[n][1] for n in names] + [offset_spread] * offsets)
     begin = np.concatenate([expected, np.zeros(offsets)])
-    counts = candidates(data.result, data.numbers, tiles)
+    counts = model.candidates(data.result, data.numbers, tiles)
     log_us, weight = np.log(data.latency_us), _weights(data.device)
 
     def residual(at: Array) -> Array:
         constants = _at(start, names, at[: len(names)])
-        kernel = kernel_us(data.result, data.numbers, counts, constants)
+        kernel = model.kernel_us(data.result, data.numbers, counts, constants)
         if constants.quantize is not None:
-            kernel = kernel + quantize_us(data.result, data.numbers, constants, constants.quantize)
+            kernel = kernel + model.quantize_us(data.result, data.numbers, constants, constants.quantize)
         kernel = kernel * np.exp(at[len(names) :])[place] if offsets else kernel
-        result = observed_us(kernel, constants, data.launch_included)
+        result = model.observed_us(kernel, constants, data.launch_included)
         doubt = confidence * np.sqrt(len(log_us)) * (at - begin) / spread
         return np.concatenate([weight * (np.log(result) - log_us), doubt])
 

@@ -9,24 +9,13 @@ import pytest
 from convolved import convolution, flops_us, sizes
 from round_device import CONSTANTS, DEVICE, ROUND
 
+from gnnperf.analytic.convolution import model
 from gnnperf.analytic.convolution.calls import convolutions_us, has_pixels_as_rows, has_torchs_kernel
 from gnnperf.analytic.convolution.kernels import depthwise_us, matrix_units_us
-from gnnperf.analytic.convolution.model import (
-    ConvolutionConstants,
-    ConvolutionPass,
-    Convolutions,
-    algorithms,
-    as_products,
-    fused_products,
-    image_bytes,
-    moved_bytes,
-    unfused_products,
-    weight_bytes,
-)
 from gnnperf.analytic.gemm.model import SPLITS, WHOLE, Products, Splits
 from tests.analytic.kernels.calls import call
 
-FORWARD, GRAD_INPUT, GRAD_WEIGHT = ConvolutionPass
+FORWARD, GRAD_INPUT, GRAD_WEIGHT = model.ConvolutionPass
 
 
 @pytest.mark.parametrize(
@@ -41,49 +30,49 @@ FORWARD, GRAD_INPUT, GRAD_WEIGHT = ConvolutionPass
         (convolution(groups=4, out=4), GRAD_WEIGHT, (4, 1, 9, 200)),  # depthwise
     ],
 )
-def test_sizes(call: Convolutions, which: ConvolutionPass, expected: tuple[float, ...]) -> None:
-    assert sizes(as_products(call, which, 4)) == expected
+def test_sizes(call: model.Convolutions, which: model.ConvolutionPass, expected: tuple[float, ...]) -> None:
+    assert sizes(model.as_products(call, which, 4)) == expected
 
 
 def test_all_three_passes_do_the_same_arithmetic_where_every_tap_counts() -> None:
-    each = [flops_us(as_products(convolution(padding=1), which, 4))[0] for which in ConvolutionPass]
+    each = [flops_us(model.as_products(convolution(padding=1), which, 4))[0] for which in model.ConvolutionPass]
     assert each == pytest.approx([57600.0] * 3)
 
 
 def test_patches_are_not_moved() -> None:
-    assert moved_bytes(convolution(), 4) == pytest.approx([4 * (2 * 4 * 100 + 8 * 4 * 9 + 2 * 8 * 100)])
+    assert model.moved_bytes(convolution(), 4) == pytest.approx([4 * (2 * 4 * 100 + 8 * 4 * 9 + 2 * 8 * 100)])
 
 
 @pytest.mark.parametrize(("which", "expected"), [(FORWARD, WHOLE), (GRAD_INPUT, WHOLE), (GRAD_WEIGHT, SPLITS)])
-def test_only_the_weight_gradient_divides_what_it_sums(which: ConvolutionPass, expected: Splits) -> None:
+def test_only_the_weight_gradient_divides_what_it_sums(which: model.ConvolutionPass, expected: Splits) -> None:
     seen: list[Splits] = []
 
     def values(result: Products, splits: Splits = SPLITS) -> np.ndarray:
         seen.append(splits)
         return flops_us(result)
 
-    algorithms(convolution(), which, 4, DEVICE, CONSTANTS, values)
+    model.algorithms(convolution(), which, 4, DEVICE, CONSTANTS, values)
     assert seen == [SPLITS, expected, SPLITS]  # fused, direct, unfused
 
 
 def test_fused_filtering_multiplies_16_times_for_4_results_in_blocks_of_8_by_8() -> None:
     # 10 x 10 results: 2 x 2 blocks of 4 x 4 tiles, for 2 images
-    assert sizes(fused_products(convolution(), FORWARD, 4)) == (1, 16 * 2 * 4 * 16, 8, 4)
-    assert sizes(fused_products(convolution(), GRAD_INPUT, 4)) == (1, 16 * 2 * 4 * 16, 4, 8)
-    assert fused_products(convolution(), FORWARD, 4).item_bytes == 1.0  # 4 pixels become 16 places
-    whole, one_more = (fused_products(convolution(size=edge), FORWARD, 4).m[0] for edge in (8, 9))
+    assert sizes(model.fused_products(convolution(), FORWARD, 4)) == (1, 16 * 2 * 4 * 16, 8, 4)
+    assert sizes(model.fused_products(convolution(), GRAD_INPUT, 4)) == (1, 16 * 2 * 4 * 16, 4, 8)
+    assert model.fused_products(convolution(), FORWARD, 4).item_bytes == 1.0  # 4 pixels become 16 places
+    whole, one_more = (model.fused_products(convolution(size=edge), FORWARD, 4).m[0] for edge in (8, 9))
     assert one_more == 4 * whole
 
 
 def test_unfused_filtering_multiplies_36_times_for_16_results() -> None:
     # 10 x 10 results: 3 x 3 tiles of 4 x 4, for 2 images
-    assert sizes(unfused_products(convolution(), FORWARD, 4)) == (36, 2 * 9, 8, 4)
-    assert sizes(unfused_products(convolution(), GRAD_WEIGHT, 4)) == (36, 8, 4, 2 * 9)
-    assert weight_bytes(convolution(), 4, 4) == pytest.approx([4 * 8 * (9 + 36) * 4])
-    assert image_bytes(convolution(), FORWARD, 4) == pytest.approx([2 * 9 * (36 + 16) * (4 + 8) * 4])
+    assert sizes(model.unfused_products(convolution(), FORWARD, 4)) == (36, 2 * 9, 8, 4)
+    assert sizes(model.unfused_products(convolution(), GRAD_WEIGHT, 4)) == (36, 8, 4, 2 * 9)
+    assert model.weight_bytes(convolution(), 4, 4) == pytest.approx([4 * 8 * (9 + 36) * 4])
+    assert model.image_bytes(convolution(), FORWARD, 4) == pytest.approx([2 * 9 * (36 + 16) * (4 + 8) * 4])
 
 
-ALIKE = ConvolutionConstants(1.0, 1.0, 1.0, 1.0, 50.0, 0.1)
+ALIKE = model.ConvolutionConstants(1.0, 1.0, 1.0, 1.0, 50.0, 0.1)
 SLOW, FREE = 9.0, 1e-6
 
 
@@ -96,22 +85,24 @@ SLOW, FREE = 9.0, 1e-6
         (FREE, SLOW, GRAD_WEIGHT, 57600.0),  # no fused kernel
     ],
 )
-def test_the_fastest_algorithm_is_taken(fused: float, unfused: float, which: ConvolutionPass, expected: float) -> None:
+def test_the_fastest_algorithm_is_taken(
+    fused: float, unfused: float, which: model.ConvolutionPass, expected: float
+) -> None:
     constants = replace(ALIKE, fused_factor=fused, unfused_factor=unfused)
-    result = algorithms(convolution(), which, 4, DEVICE, CONSTANTS, flops_us).fastest_us(constants)
+    result = model.algorithms(convolution(), which, 4, DEVICE, CONSTANTS, flops_us).fastest_us(constants)
     assert result == pytest.approx([expected])
 
 
 @pytest.mark.parametrize("call", [convolution(stride=2), convolution(window=5, padding=2), convolution(groups=2)])
-def test_other_windows_strides_and_groups_are_convolved_directly(call: Convolutions) -> None:
+def test_other_windows_strides_and_groups_are_convolved_directly(call: model.Convolutions) -> None:
     constants = replace(ALIKE, fused_factor=FREE, unfused_factor=FREE)
-    direct = flops_us(as_products(call, FORWARD, 4))
-    assert algorithms(call, FORWARD, 4, DEVICE, CONSTANTS, flops_us).fastest_us(constants) == direct
+    direct = flops_us(model.as_products(call, FORWARD, 4))
+    assert model.algorithms(call, FORWARD, 4, DEVICE, CONSTANTS, flops_us).fastest_us(constants) == direct
 
 
 def test_nothing_is_faster_than_moving_the_tensors() -> None:
-    constants = ConvolutionConstants(FREE, FREE, FREE, FREE, FREE, FREE)
-    result = algorithms(convolution(), FORWARD, 4, DEVICE, CONSTANTS, flops_us).fastest_us(constants)
+    constants = model.ConvolutionConstants(FREE, FREE, FREE, FREE, FREE, FREE)
+    result = model.algorithms(convolution(), FORWARD, 4, DEVICE, CONSTANTS, flops_us).fastest_us(constants)
     assert result == pytest.approx([2.0 + 4 * 2688 / 0.5e6])
 
 
@@ -130,7 +121,9 @@ BLOCKS_US = (2 * 2 * 32 * 128 + 8 * 32 * 32) * 50 / 1e6  # 2 images and results 
         (GRAD_WEIGHT, False, 2, 7200 * 10 / 1e6),  # channels last
     ],
 )
-def test_depthwise_convolutions_are_no_products(which: ConvolutionPass, own: bool, item: int, expected: float) -> None:
+def test_depthwise_convolutions_are_no_products(
+    which: model.ConvolutionPass, own: bool, item: int, expected: float
+) -> None:
     us = depthwise_us(convolution(out=4, groups=4), which, np.array([own]), item, ROUND)
     assert us == pytest.approx([2.0 + expected])
 
@@ -160,7 +153,9 @@ def test_the_op_shows_whose_depthwise_kernel_runs_or_else_the_dtype(op: str, dty
         (convolution(**POINTWISE, size=8), GRAD_WEIGHT, 0, 128 * 8 * 8 + 2 * 8 * 8 * 4 / 0.5e6),  # 2 parts, added up
     ],
 )
-def test_on_matrix_units(call: Convolutions, which: ConvolutionPass, turned: float, expected: float) -> None:
+def test_on_matrix_units(
+    call: model.Convolutions, which: model.ConvolutionPass, turned: float, expected: float
+) -> None:
     us = matrix_units_us(call, which, np.full(1, float(turned)), 2, ROUND, flops_us)
     assert us == pytest.approx([expected])
 

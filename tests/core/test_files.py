@@ -1,5 +1,6 @@
 """JSON for people; files and folders that are whole or not there."""
 
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -75,3 +76,9 @@ def test_what_the_system_refuses_is_one_input_error(tmp_path: Path, name: str) -
     with pytest.raises(InputError, match="cannot be written"):
         files.write_text(tmp_path / name, "{}")
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+def test_the_hash_of_a_file_is_of_what_it_holds_now(tmp_path: Path) -> None:
+    for content in (b"", b"two"):
+        (tmp_path / "file").write_bytes(content)
+        assert files.sha256(tmp_path / "file") == hashlib.sha256(content).hexdigest()

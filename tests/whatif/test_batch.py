@@ -20,22 +20,8 @@ from gnnperf.trace import read_run
 from gnnperf.whatif import ScaleBatch, apply
 from gnnperf.whatif.batch_shapes import _without_sequence, find_batch, scale_call
 from tests.generate.transformer.plans import small
+from tests.whatif import programs
 from tests.whatif.loops import loop
-from tests.whatif.programs import (
-    ARRIVE,
-    DENSE,
-    EXIT,
-    GRADIENT_IN,
-    GRADIENT_W,
-    LINEAR,
-    LOSS,
-    SEND,
-    TRANSFER,
-    UPDATE,
-    layer,
-    lookups,
-    sequence_first,
-)
 
 sizes = st.tuples(st.sampled_from([2, 3, 4, 6]), st.sampled_from([17, 19]), st.sampled_from([7, 11]),
                   st.sampled_from([101, 103]))  # fmt: skip
@@ -50,19 +36,19 @@ def assert_same(result: ExecutionGraph, expected: ExecutionGraph, rtol: float = 
 
 def test_by_hand() -> None:
     """Two sequences of 3 tokens become four: width 5, 7 words."""
-    graph = layer(2, 3, 5, 7)
+    graph = programs.layer(2, 3, 5, 7)
     assert find_batch(graph).sizes == {2, 6}
     result = ScaleBatch(2.0)(graph).graph.nodes
-    assert result["input_dims"][LINEAR] == "[[12,5],[7,5],[7]]"
-    assert result["input_dims"][GRADIENT_IN] == "[[12,7],[7,5]]"
-    assert result["input_dims"][GRADIENT_W] == "[[7,12],[12,5]]"
-    assert result["input_dims"][SEND] == "[[12,5]]"
-    assert result["flops"][GRADIENT_IN] == 2 * 12 * 7 * 5
-    assert result["bytes"][GRADIENT_W] == 4 * (7 * 12 + 12 * 5 + 7 * 5)
-    assert result["input_dims"][UPDATE] == graph.nodes["input_dims"][UPDATE]
-    assert result["message_bytes"][[ARRIVE, EXIT, TRANSFER]].tolist() == [4.0 * 12 * 5] * 3
-    assert result["latency_us"][[LINEAR, TRANSFER]].isna().all()
-    assert result["latency_us"][[UPDATE, SEND]].notna().all()
+    assert result["input_dims"][programs.LINEAR] == "[[12,5],[7,5],[7]]"
+    assert result["input_dims"][programs.GRADIENT_IN] == "[[12,7],[7,5]]"
+    assert result["input_dims"][programs.GRADIENT_W] == "[[7,12],[12,5]]"
+    assert result["input_dims"][programs.SEND] == "[[12,5]]"
+    assert result["flops"][programs.GRADIENT_IN] == 2 * 12 * 7 * 5
+    assert result["bytes"][programs.GRADIENT_W] == 4 * (7 * 12 + 12 * 5 + 7 * 5)
+    assert result["input_dims"][programs.UPDATE] == graph.nodes["input_dims"][programs.UPDATE]
+    assert result["message_bytes"][[programs.ARRIVE, programs.EXIT, programs.TRANSFER]].tolist() == [4.0 * 12 * 5] * 3
+    assert result["latency_us"][[programs.LINEAR, programs.TRANSFER]].isna().all()
+    assert result["latency_us"][[programs.UPDATE, programs.SEND]].notna().all()
 
 
 def test_what_all_samples_share_is_no_batch() -> None:
@@ -76,12 +62,12 @@ def test_what_all_samples_share_is_no_batch() -> None:
 @given(sizes, st.sampled_from([2.0, 3.0, 5.0]), st.booleans())
 def test_edited_is_what_the_program_would_be(size: tuple[int, int, int, int], factor: float, sends: bool) -> None:
     batch, *rest = size
-    edited = ScaleBatch(factor)(layer(batch, *rest, sends=sends)).graph
-    assert_same(edited, layer(round(batch * factor), *rest, sends=sends))
+    edited = ScaleBatch(factor)(programs.layer(batch, *rest, sends=sends)).graph
+    assert_same(edited, programs.layer(round(batch * factor), *rest, sends=sends))
 
 
 def test_one_changes_nothing() -> None:
-    graph = layer(2, 3, 5, 7)
+    graph = programs.layer(2, 3, 5, 7)
     result = ScaleBatch(1.0)(graph)
     assert_frame_equal(result.graph.nodes, graph.nodes)
     assert not result.touched.any()
@@ -89,12 +75,12 @@ def test_one_changes_nothing() -> None:
 
 def test_what_shapes_leave_open_is_named() -> None:
     """As many tokens as words: [6,6] x [6,5] is the gradient of the input or of the weight."""
-    result = ScaleBatch(2.0)(layer(2, 3, 5, 6))
+    result = ScaleBatch(2.0)(programs.layer(2, 3, 5, 6))
     assert any("which dimension is the batch in aten::mm (2)" in sentence for sentence in result.unknown)
 
 
 def test_an_op_without_a_formula_is_named_and_grows() -> None:
-    graph = layer(2, 3, 5, 7)
+    graph = programs.layer(2, 3, 5, 7)
     names = graph.nodes["op_name"].astype(object).replace("aten::_log_softmax", "mine::loss").astype("category")
     strange = replace(graph, nodes=graph.nodes.assign(op_name=names, flops=graph.nodes["flops"].fillna(1.0)))
     result = ScaleBatch(2.0)(strange)
@@ -104,12 +90,12 @@ def test_an_op_without_a_formula_is_named_and_grows() -> None:
 
 def test_gathered_parameters_stay_where_there_are_as_many_ranks_as_sequences() -> None:
     call = ("fsdp::split_with_sizes_copy", "forward", ((2, 40), ((2, 35), (2, 5))))
-    assert scale_call(call, find_batch(layer(2, 3, 5, 7)), 2.0).arguments == call[2]
+    assert scale_call(call, find_batch(programs.layer(2, 3, 5, 7)), 2.0).arguments == call[2]
 
 
 def test_sizes_that_data_decide_are_rounded_and_named() -> None:
     """13 rows of a table were looked up in a batch of 6 tokens; of 3 tokens it may be 6 or 7."""
-    graph = layer(2, 3, 5, 7)
+    graph = programs.layer(2, 3, 5, 7)
     dims = graph.nodes["input_dims"].astype(object)
     dims[0], dims[2] = "[[7,5],[13],[6],[],[],[],[],[],[]]", "[[13,5],[],[]]"
     names = graph.nodes["op_name"].astype(object)
@@ -122,7 +108,7 @@ def test_sizes_that_data_decide_are_rounded_and_named() -> None:
 
 def test_refusals() -> None:
     with pytest.raises(InputError, match="no whole size"):
-        ScaleBatch(0.3)(layer(2, 3, 5, 7))
+        ScaleBatch(0.3)(programs.layer(2, 3, 5, 7))
     with pytest.raises(InputError, match="no op whose shapes tell the batch"):
         ScaleBatch(2.0)(loop(1, dims="[]"))
     with pytest.raises(InputError, match="above 0"):
@@ -132,30 +118,30 @@ def test_refusals() -> None:
 @pytest.mark.parametrize(("values", "grows"), [(6 * 5, True), (7 * 5 + 8, False)])
 def test_messages_of_unknown_shapes_are_reported_by_their_size(values: int, grows: bool) -> None:
     """As in plans: 30 values are the activations [6,5], 43 are no tensor that grows."""
-    nodes = layer(2, 3, 5, 7).nodes
+    nodes = programs.layer(2, 3, 5, 7).nodes
     sent = nodes["message_bytes"].notna().to_numpy()
-    dims = nodes["input_dims"].astype(object).where(nodes.index != SEND, None)
+    dims = nodes["input_dims"].astype(object).where(nodes.index != programs.SEND, None)
     dtype = nodes["dtype"].astype(object).where(~sent, "float32")
     changed = nodes.assign(
         input_dims=dims.astype("category"), dtype=dtype.astype("category"),
         message_bytes=nodes["message_bytes"].where(~sent, 4.0 * values),
     )  # fmt: skip
-    result = ScaleBatch(2.0)(replace(layer(2, 3, 5, 7), nodes=changed)).graph.nodes
-    assert result["message_bytes"][TRANSFER] == 4.0 * values * (2 if grows else 1)
+    result = ScaleBatch(2.0)(replace(programs.layer(2, 3, 5, 7), nodes=changed)).graph.nodes
+    assert result["message_bytes"][programs.TRANSFER] == 4.0 * values * (2 if grows else 1)
 
 
 def test_a_dense_gradient_of_a_table_is_zeroed_once() -> None:
     """3 x 80 rows of 8 and their indices move, and the 100 rows of the table."""
-    result = ScaleBatch(2.0)(lookups(100, dense=True)).graph.nodes
-    assert result["bytes"][DENSE] == 4.0 * (3 * 80 * 8 + 100 * 8) + 8 * 80
+    result = ScaleBatch(2.0)(programs.lookups(100, dense=True)).graph.nodes
+    assert result["bytes"][programs.DENSE] == 4.0 * (3 * 80 * 8 + 100 * 8) + 8 * 80
 
 
 def test_samples_in_other_layouts_follow_tensors_and_not_equal_numbers() -> None:
     """21 tokens are 7 places of 3 samples: [7,3,10], [3,2,7,7], 6 = 3 x 2 heads; a call on [3,10] is none of data."""
-    batch = find_batch(sequence_first(3))
+    batch = find_batch(programs.sequence_first(3))
     assert (batch.sizes, batch.samples, batch.merged, batch.flat) == ({21}, {3}, {6}, {294})
-    result = ScaleBatch(2.0)(sequence_first(3)).graph.nodes
-    expected = sequence_first(6).nodes
+    result = ScaleBatch(2.0)(programs.sequence_first(3)).graph.nodes
+    expected = programs.sequence_first(6).nodes
     decoys = [15, 17]
     for column in ("flops", "bytes", "message_bytes"):
         np.testing.assert_allclose(result[column].drop(decoys), expected[column].drop(decoys), err_msg=column)
@@ -165,9 +151,9 @@ def test_samples_in_other_layouts_follow_tensors_and_not_equal_numbers() -> None
 
 
 def test_without_followed_tensors_layouts_decide() -> None:
-    batch = find_batch(sequence_first(3, followed=False))
+    batch = find_batch(programs.sequence_first(3, followed=False))
     assert (batch.sizes, batch.samples, batch.merged, batch.flat) == ({21}, {3}, {6}, set())
-    result = ScaleBatch(2.0)(sequence_first(3, followed=False)).graph.nodes
+    result = ScaleBatch(2.0)(programs.sequence_first(3, followed=False)).graph.nodes
     assert result["input_dims"][[3, 11]].tolist() == ["[[7,6,10],[10],[]]", "[[12,7,7],[12,7,5]]"]
     assert result["message_bytes"].dropna().tolist() == [4.0 * 42 * 10] * 3
 
@@ -186,28 +172,31 @@ def test_a_plan_of_larger_micro_batches_is_the_edited_plan() -> None:
 
 def _on_a_stream(dims: str | None) -> ExecutionGraph:
     """The layer's linear op on a GPU, and two kernels without shapes; an exchange of unknown size."""
-    graph = layer(2, 3, 5, 7)
+    graph = programs.layer(2, 3, 5, 7)
     nodes = graph.nodes.assign(stream=np.where(graph.nodes["node_type"] == "compute", 0, -1))
     blank = ["input_dims", "flops", "bytes"]
-    rows = [LOSS, GRADIENT_IN] if dims else nodes.index.tolist()
+    rows = [programs.LOSS, programs.GRADIENT_IN] if dims else nodes.index.tolist()
     nodes = nodes.astype({"input_dims": object})
     nodes.loc[rows, blank] = np.nan
-    nodes.loc[LOSS, "latency_us"] = 30.0
+    nodes.loc[programs.LOSS, "latency_us"] = 30.0
     return replace(graph, nodes=nodes.astype({"input_dims": "category"}), device_names=("A100",))
 
 
 def test_kernels_without_shapes_change_as_the_rest_of_their_family() -> None:
     result = ScaleBatch(2)(_on_a_stream("known"))
-    assert result.touched[[LOSS, GRADIENT_IN]].all()
-    assert result.graph.nodes["latency_us"][[LOSS, GRADIENT_IN]].isna().all()
+    assert result.touched[[programs.LOSS, programs.GRADIENT_IN]].all()
+    assert result.graph.nodes["latency_us"][[programs.LOSS, programs.GRADIENT_IN]].isna().all()
     assert any(sentence.startswith("kernels and copies without shapes (2, 0.035 ms)") for sentence in result.unknown)
 
 
 def test_without_any_shapes_work_and_messages_of_data_take_as_many_times_as_long() -> None:
     result = ScaleBatch(3)(_on_a_stream(None))
     factor = result.latency_change.factor
-    assert factor[[LOSS, TRANSFER]].tolist() == [3.0, 3.0]
-    assert factor[[LINEAR, UPDATE]].tolist() == [1.0, 1.0]  # of 5 us: bound by its launch; of parameters
+    assert factor[[programs.LOSS, programs.TRANSFER]].tolist() == [3.0, 3.0]
+    assert factor[[programs.LINEAR, programs.UPDATE]].tolist() == [
+        1.0,
+        1.0,
+    ]  # of 5 us: bound by its launch; of parameters
     assert "no shapes were recorded" in result.unknown[0]
 
 
@@ -232,8 +221,8 @@ def test_all_work_and_messages_of_a_tensor_parallel_run_grow(mirror: Path) -> No
 @settings(max_examples=5)
 @given(sizes)
 def test_factors_compose(size: tuple[int, int, int, int]) -> None:
-    graph = layer(*size)
+    graph = programs.layer(*size)
     assert_same(apply(graph, [ScaleBatch(2.0), ScaleBatch(3.0)]).graph, ScaleBatch(6.0)(graph).graph)
     back = apply(graph, [ScaleBatch(2.0), ScaleBatch(0.5)])
     assert_same(back.graph, graph)
-    assert back.touched[LINEAR]
+    assert back.touched[programs.LINEAR]

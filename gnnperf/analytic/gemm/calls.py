@@ -6,20 +6,8 @@ from math import prod
 
 import numpy as np
 
+from gnnperf.analytic.gemm import model
 from gnnperf.analytic.gemm.constants import typical
-from gnnperf.analytic.gemm.model import (
-    ITEM_BYTES,
-    SPLITS,
-    US_PER_S,
-    Products,
-    ProductTime,
-    Splits,
-    family_of,
-    gemm_us,
-    members_on,
-    products,
-    rate_key,
-)
 from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, known_rows, sized
 from gnnperf.analytic.memory_bound.streams import stream_us
 from gnnperf.graph import OpCall, UnknownCost, broadcast, grouped_size
@@ -83,10 +71,10 @@ def products_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
         if len(rows) and has_rate(setting.device, dtype, tf32):
             batch, m, n, k = sizes[rows].T
             estimate = product_us(setting, dtype, tf32, quantized)
-            matrix = rate_key(setting.device, dtype, tf32).endswith("_matrix")
+            matrix = model.rate_key(setting.device, dtype, tf32).endswith("_matrix")
             usual = PROGRAM_TURNS[matrix]
             turns = [usual if (own := calls[row].turns) is None else own for row in rows]
-            requested = products(m, n, k, batch, ITEM_BYTES[dtype], turns)
+            requested = model.products(m, n, k, batch, model.ITEM_BYTES[dtype], turns)
             whole = np.array([calls[row].plain_name != GROUPED for row in rows])
             us = np.maximum(estimate(requested), whole * odd_us(requested, dtype, tf32, setting.device))
             # On lanes, gemv streams the matrix that a vector is multiplied with: it has no tiles.
@@ -95,21 +83,21 @@ def products_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     return result
 
 
-def odd_us(requested: Products, dtype: str, tf32: bool, device: DeviceSpec) -> Array:
+def odd_us(requested: model.Products, dtype: str, tf32: bool, device: DeviceSpec) -> Array:
     """[n] us that products of 16 bits with rows of an odd length take at least; 0 for others.
 
     Such rows do not start where vectors do: libraries have older kernels for them, which read element by element.
     """
-    key = rate_key(device, dtype, tf32)
+    key = model.rate_key(device, dtype, tf32)
     odd = ((requested.n % 2 == 1) & (requested.n > 1)) | (requested.k % 2 == 1)  # [n] n = 1: a vector
-    if not key.endswith("_matrix") or ITEM_BYTES[dtype] != 2:
+    if not key.endswith("_matrix") or model.ITEM_BYTES[dtype] != 2:
         return np.zeros(len(odd))
     flops = 2.0 * requested.batch * requested.m * requested.n * requested.k  # [n]
     memory = operand_bytes(requested) / device.memory_bandwidth_bytes_per_s
-    return np.where(odd, ODD_SLOWDOWN * np.maximum(flops / device.flops_per_s[key], memory) * US_PER_S, 0.0)
+    return np.where(odd, ODD_SLOWDOWN * np.maximum(flops / device.flops_per_s[key], memory) * model.US_PER_S, 0.0)
 
 
-def operand_bytes(requested: Products) -> Array:
+def operand_bytes(requested: model.Products) -> Array:
     """[n] bytes of both operands and the result, each once."""
     m, n, k = requested.m, requested.n, requested.k
     return requested.batch * (m * k + k * n + m * n) * requested.item_bytes
@@ -132,27 +120,27 @@ def plain_dtype(dtype: str) -> str:
 
 def has_rate(device: DeviceSpec, dtype: str, tf32: bool = False) -> bool:
     """Whether products in that dtype have a rate of their own on the device."""
-    return dtype in ITEM_BYTES and rate_key(device, dtype, tf32) in device.flops_per_s
+    return dtype in model.ITEM_BYTES and model.rate_key(device, dtype, tf32) in device.flops_per_s
 
 
-def product_us(setting: Setting, dtype: str, tf32: bool = False, quantized: bool = False) -> ProductTime:
+def product_us(setting: Setting, dtype: str, tf32: bool = False, quantized: bool = False) -> model.ProductTime:
     """The model of matrix products on the setting's device. Its floor is no shorter than the device's.
 
     The tiles of batched float32 products are those of square matrices. On NARROW_TILES, results with a short edge come
     with other ones as well: the faster family is taken.
     """
     device = as_specified(setting, dtype, tf32)
-    key = rate_key(device, dtype, tf32)
-    batches, one_by_one = (family_of(key, batched, dtype) for batched in (True, False))
+    key = model.rate_key(device, dtype, tf32)
+    batches, one_by_one = (model.family_of(key, batched, dtype) for batched in (True, False))
     single = {**setting.gemm, batches: setting.gemm[one_by_one]}
 
-    def estimate(result: Products, splits: Splits = SPLITS) -> Array:
-        us = gemm_us(device, dtype, result, tf32=tf32, constants=setting.gemm, splits=splits, quantized=quantized)
+    def estimate(result: model.Products, splits: model.Splits = model.SPLITS) -> Array:
+        us = model.gemm_us(device, dtype, result, tf32=tf32, constants=setting.gemm, splits=splits, quantized=quantized)
         rows = np.flatnonzero(result.batch > 1)
         if len(rows) and batches != one_by_one:
             requested, one = result.part(rows), replace(result.part(rows), batch=np.ones(len(rows)))
             other, least = (
-                gemm_us(device, dtype, p, tf32=tf32, constants=single, splits=splits) for p in (requested, one)
+                model.gemm_us(device, dtype, p, tf32=tf32, constants=single, splits=splits) for p in (requested, one)
             )
             short = (np.minimum(requested.m, requested.n) <= SHORT_EDGE) & (device.architecture in NARROW_TILES)
             better = np.where(short, np.minimum(us[rows], other), us[rows])
@@ -169,14 +157,14 @@ def as_specified(setting: Setting, dtype: str, tf32: bool = False) -> DeviceSpec
     is what makes the model sustain that rate on a product of CALIBRATED_EDGE.
     """
     device = setting.device
-    key = rate_key(device, dtype, tf32)
+    key = model.rate_key(device, dtype, tf32)
     if not device.measured:
         return device
-    members = members_on(device, setting.gemm[family_of(key, False, dtype)], key)
+    members = model.members_on(device, setting.gemm[model.family_of(key, False, dtype)], key)
     rate = device.flops_per_s[key]
     bandwidth = device.memory_bandwidth_bytes_per_s / typical(members, "memory_share")
     free = replace(device, memory_bandwidth_bytes_per_s=bandwidth, power_limit_w=None)
-    square = products(CALIBRATED_EDGE, CALIBRATED_EDGE, CALIBRATED_EDGE, 1, ITEM_BYTES[dtype])
-    us = gemm_us(free, dtype, square, tf32=tf32, constants=setting.gemm)[0]
-    reached = 2.0 * CALIBRATED_EDGE**3 / us * US_PER_S
+    square = model.products(CALIBRATED_EDGE, CALIBRATED_EDGE, CALIBRATED_EDGE, 1, model.ITEM_BYTES[dtype])
+    us = model.gemm_us(free, dtype, square, tf32=tf32, constants=setting.gemm)[0]
+    reached = 2.0 * CALIBRATED_EDGE**3 / us * model.US_PER_S
     return replace(free, flops_per_s={**device.flops_per_s, key: rate * rate / reached})

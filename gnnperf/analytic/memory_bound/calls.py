@@ -17,16 +17,7 @@ from math import prod
 import numpy as np
 
 from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, column, known_rows, sized
-from gnnperf.analytic.memory_bound.streams import (
-    US,
-    cache_bytes,
-    chain_us,
-    elementwise_us,
-    miss_share,
-    missing_share,
-    reduction_us,
-    stream_us,
-)
+from gnnperf.analytic.memory_bound import streams
 from gnnperf.analytic.roofline import flops_per_s
 from gnnperf.core import OpFamily
 from gnnperf.graph import UnknownCost, broadcast, lookup, supported_ops
@@ -63,13 +54,13 @@ CHUNK_ELEMENTS, CHUNKS_PER_LAUNCH = 65536, 320  # MultiTensorApply.cuh: kChunkSi
 def streams_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     """[n] us of copies, gathers, fills, losses, pooling: bytes at the sustained bandwidth; NaN: bytes unknown."""
     moved = column(calls, "moved_bytes")
-    missing = missing_share(moved, column(calls, "turns"), setting.device, setting.memory)
-    us = stream_us(moved, setting.device, setting.memory, missing)
+    missing = streams.missing_share(moved, column(calls, "turns"), setting.device, setting.memory)
+    us = streams.stream_us(moved, setting.device, setting.memory, missing)
     issued = [_issued(call) for call in calls]
     for key in {key for key, *_ in issued if key}:
         rows = np.array([row for row, (own, *_) in enumerate(issued) if own == key])
         elements, own_bytes = np.array([issued[row][1:] for row in rows]).T
-        us[rows] = elementwise_us(key, elements, own_bytes, setting.device, setting.memory, missing[rows])
+        us[rows] = streams.elementwise_us(key, elements, own_bytes, setting.device, setting.memory, missing[rows])
     losses = _clocks_us(sized(calls, _targets, 1)[:, 0], LOSS_TARGET, setting)
     us = np.where(np.isnan(losses), us, setting.device.launch_floor_us + losses)
     return _no_faster_than_arithmetic(us, calls, setting)
@@ -77,7 +68,7 @@ def streams_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
 
 def _clocks_us(steps: Array, of: str, setting: Setting) -> Array:
     """[n] us of steps that a block does one after the other."""
-    return steps * setting.memory.clocks[of] / setting.device.clock_hz * US
+    return steps * setting.memory.clocks[of] / setting.device.clock_hz * streams.US
 
 
 def _issued(call: KernelCall) -> tuple[str, float, float]:
@@ -148,19 +139,21 @@ def _no_faster_than_arithmetic(us: Array, calls: Sequence[KernelCall], setting: 
     """[n] us, or FLOPs at the sustained rate where that is longer: float64 on devices with few such lanes."""
     rate = np.array([flops_per_s(setting.device, call.family, call.dtype) for call in calls], float)
     flops = np.nan_to_num(column(calls, "flops"))  # unknown: bytes only
-    return np.maximum(us, setting.device.launch_floor_us + flops / rate * US)
+    return np.maximum(us, setting.device.launch_floor_us + flops / rate * streams.US)
 
 
 def elementwise_calls_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     """[n] us of elementwise ops: bytes, or instructions where an op takes many; NaN: bytes unknown."""
     elements = np.nan_to_num(sized(calls, _elements, 1)[:, 0])  # unknown: bytes only
     moved, result = column(calls, "moved_bytes"), np.full(len(calls), np.nan)
-    missing = missing_share(moved, column(calls, "turns"), setting.device, setting.memory)
+    missing = streams.missing_share(moved, column(calls, "turns"), setting.device, setting.memory)
     moved = moved + np.array([_read_again(call, setting) for call in calls])
     names = np.array([_key(call) for call in calls])
     for name in map(str, np.unique(names)):
         rows = np.flatnonzero(names == name)
-        result[rows] = elementwise_us(name, elements[rows], moved[rows], setting.device, setting.memory, missing[rows])
+        result[rows] = streams.elementwise_us(
+            name, elements[rows], moved[rows], setting.device, setting.memory, missing[rows]
+        )
     scans = _clocks_us(sized(calls, _scan_steps, 1)[:, 0], SCAN_ROW, setting)
     result = _at_least(result, setting.device.launch_floor_us + scans)
     return _no_faster_than_arithmetic(result, calls, setting)
@@ -195,10 +188,10 @@ def reductions_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     for item in np.unique(items):
         rows = np.flatnonzero((items == item) & ~np.isnan(elements + results))
         sizes = elements[rows], results[rows], int(item)
-        result[rows] = reduction_us(*sizes, setting.device, setting.memory, turns[rows]) + columns[rows]
+        result[rows] = streams.reduction_us(*sizes, setting.device, setting.memory, turns[rows]) + columns[rows]
     for key, count in ((REDUCED, elements), (REDUCED_ROW, sized(calls, _rows_in_warps, 1)[:, 0]), (EXPANDED, images)):
         others = np.where(rows_summed > 0, np.nan, count)  # [n]
-        result = _at_least(result, elementwise_us(key, others, 0.0 * others, setting.device, setting.memory))
+        result = _at_least(result, streams.elementwise_us(key, others, 0.0 * others, setting.device, setting.memory))
     return _no_faster_than_arithmetic(result, calls, setting)
 
 
@@ -264,7 +257,9 @@ def _read_again(call: KernelCall, setting: Setting) -> float:
         along = [axis for axis, (own, whole) in enumerate(zip(axes, result, strict=True)) if own == 1 < whole]
         if along:
             sweep = prod(axes[along[-1] :]) * call.item_bytes  # bytes
-            missed = miss_share(np.array([BROADCAST_STREAMS * sweep]), cache_bytes(setting.device, setting.memory))[0]
+            missed = streams.miss_share(
+                np.array([BROADCAST_STREAMS * sweep]), streams.cache_bytes(setting.device, setting.memory)
+            )[0]
             again += (prod(result) - prod(axes)) * call.item_bytes * missed
     return float(again)
 
@@ -326,8 +321,8 @@ def chains_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     buffers = sized(calls, lambda call: (max((t.numel for t in call.parsed().all_tensors()), default=0),), 1)
     elements = np.nan_to_num(buffers[:, 0])  # of the largest one; unknown: bytes only
     moved = column(calls, "moved_bytes")
-    missing = missing_share(moved, column(calls, "turns"), setting.device, setting.memory)
-    result = [chain_us(chain_ops(call.op_name), elements[row : row + 1], moved[row : row + 1], setting.device,
+    missing = streams.missing_share(moved, column(calls, "turns"), setting.device, setting.memory)
+    result = [streams.chain_us(chain_ops(call.op_name), elements[row : row + 1], moved[row : row + 1], setting.device,
                       setting.memory, missing[row : row + 1])[0] for row, call in enumerate(calls)]  # fmt: skip
     return np.array(result, float)
 

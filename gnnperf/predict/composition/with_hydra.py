@@ -21,17 +21,8 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from gnnperf.core import InputError
-from gnnperf.predict.composition import one_message
+from gnnperf.predict.composition import messages, one_message
 from gnnperf.predict.composition.command_line import CONF_DIR, GROUPS, OwnFiles, escaped, literal, with_keys
-from gnnperf.predict.composition.messages import (
-    REMEDY,
-    check_keys,
-    explain,
-    is_text,
-    missing_choice,
-    refuse_settings_of_list,
-    unreadable,
-)
 from gnnperf.predict.composition.plain import OWN_FOLDER
 
 ConfigT = TypeVar("ConfigT")
@@ -83,15 +74,15 @@ def composed_by_hydra(name: str, node: type[ConfigT], overrides: Sequence[str], 
 def refusal(error: Exception, node: type) -> InputError | None:
     """The message for what Hydra and OmegaConf raise; None: something else raised it."""
     if isinstance(error, MissingConfigException):
-        return missing_choice(error.missing_cfg_file, error.options, str(error))
+        return messages.missing_choice(error.missing_cfg_file, error.options, str(error))
     if isinstance(error, OverrideParseException):
-        return unreadable(error.override, error.message)
+        return messages.unreadable(error.override, error.message)
     if isinstance(error, HydraException | OmegaConfBaseException):
-        return explain(error, node)
+        return messages.explain(error, node)
     if isinstance(error, ValueError):  # hydra's own, e.g. for `model=3` where a choice is due
         *_, (frame, _) = traceback.walk_tb(error.__traceback__)
         if str(frame.f_globals.get("__name__")).startswith("hydra."):
-            return InputError(str(error).splitlines()[0], remedy=REMEDY)
+            return InputError(str(error).splitlines()[0], remedy=messages.REMEDY)
     return None
 
 
@@ -113,7 +104,7 @@ def raw_config(name: str, overrides: Sequence[str]) -> DictConfig:
 
 def to_typed(raw: DictConfig, node: type[ConfigT], own: OwnFiles) -> ConfigT:
     """The dataclass behind a composed config, with the content of the user's files; its own checks run here."""
-    check_keys(raw, node)
+    messages.check_keys(raw, node)
     config: Any = OmegaConf.to_object(raw)
     for group in GROUPS:
         if getattr(config, group, None):
@@ -141,8 +132,8 @@ def as_text(words: Sequence[str], node: type) -> list[str]:
     result = []
     for word in words:
         key, separator, value = word.partition("=")
-        refuse_settings_of_list(node, key.lstrip("+~"), value)
-        result.append(f"{key}={literal(value)}" if separator and is_text(node, key.lstrip("+")) else word)
+        messages.refuse_settings_of_list(node, key.lstrip("+~"), value)
+        result.append(f"{key}={literal(value)}" if separator and messages.is_text(node, key.lstrip("+")) else word)
     return result
 
 

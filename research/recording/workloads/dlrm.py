@@ -12,26 +12,17 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from research.recording.workloads import workload
 from research.recording.workloads.exchange import Blocking, Transfer
 from research.recording.workloads.replicate import NUM_BATCHES, replicated
 from research.recording.workloads.sharded_tables import Sharding, sharded
-from research.recording.workloads.workload import (
-    SEED,
-    LossTrainer,
-    Trainer,
-    Workload,
-    arithmetic,
-    device,
-    repeated,
-    repeats_here,
-)
 
 DENSE_FEATURES = 13  # as in the Criteo data
 LEARNING_RATE = 0.01
 
 
 @dataclass(frozen=True)
-class Dlrm(Workload, kind="dlrm", width="dim",
+class Dlrm(workload.Workload, kind="dlrm", width="dim",
            letters={"tables": "t", "rows": "r", "dim": "d", "batch": "b"}, otherwise={
     "pooling": "p", "skew": "s", "bottom": "bottom", "top": "top", "sharding": "", "overlap": "overlap",
     "repeats": "rep", "repeating_rank": "on", "precision": "", "accumulation": "acc",
@@ -59,11 +50,11 @@ class Dlrm(Workload, kind="dlrm", width="dim",
         """Perceptrons are replicated, tables sharded over the same ranks."""
         return {"dp": dist.get_world_size(), f"{self.sharding}_wise": dist.get_world_size()}
 
-    def build(self) -> Trainer:
+    def build(self) -> workload.Trainer:
         torch.sparse.check_sparse_tensor_invariants.disable()  # stated aloud, else torch warns at every start
-        torch.manual_seed(SEED)
+        torch.manual_seed(workload.SEED)
         network = Network(self)
-        torch.manual_seed(SEED + 1 + dist.get_rank())
+        torch.manual_seed(workload.SEED + 1 + dist.get_rank())
         tables = sharded(self, self.sharding)
         batches = [self._batch() for _ in range(NUM_BATCHES)]
         turn = cycle(batches)
@@ -80,14 +71,14 @@ class Dlrm(Workload, kind="dlrm", width="dim",
         optimizers = (torch.optim.SGD(tables.parameters(), lr=LEARNING_RATE),
                       torch.optim.SGD(replicated, lr=LEARNING_RATE, fused=True))  # fmt: skip
         statistics = index_statistics((indices for _, indices, _ in batches), self.rows, self.dim)
-        return LossTrainer((network.bottom, network.top), forward, optimizers, self.accumulation, statistics)
+        return workload.LossTrainer((network.bottom, network.top), forward, optimizers, self.accumulation, statistics)
 
     def _batch(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Dense features [B, 13], indices [T, B, P] int64, labels [B]."""
         uniform = torch.rand(self.tables, self.batch, self.pooling, dtype=torch.float64)
         indices = (self.rows * uniform**self.skew).long().clamp_(max=self.rows - 1)
         dense, clicked = torch.rand(self.batch, DENSE_FEATURES), torch.randint(0, 2, (self.batch,)).float()
-        return dense.to(device()), indices.to(device()), clicked.to(device())
+        return dense.to(workload.device()), indices.to(workload.device()), clicked.to(workload.device())
 
 
 class Network:
@@ -97,8 +88,8 @@ class Network:
         pairs = size.tables * (size.tables + 1) // 2
         self.bottom = perceptron((DENSE_FEATURES, *size.bottom, size.dim), last_relu=True)
         self.top = perceptron((size.dim + pairs, *size.top, 1), last_relu=False)
-        self.arithmetic = arithmetic(size.precision)
-        self.repeats = repeats_here(size.repeats, size.repeating_rank)
+        self.arithmetic = workload.arithmetic(size.precision)
+        self.repeats = workload.repeats_here(size.repeats, size.repeating_rank)
 
     def __call__(self, dense: torch.Tensor, vectors: Callable[[], torch.Tensor]) -> torch.Tensor:
         """Dense features [B, 13], and what gives vectors [B, T, D] when they are needed -> logits [B]."""
@@ -114,7 +105,7 @@ def interact(vectors: torch.Tensor, times: int = 1) -> torch.Tensor:
     """Products of all pairs: [B, V, D] -> [B, V * (V - 1) / 2]."""
     number, where = vectors.shape[1], vectors.device
     lower = torch.tril_indices(number, number, offset=-1, device=where)  # [2, pairs]
-    products = repeated(torch.bmm, times, vectors, vectors.transpose(1, 2))  # [B, V, V]
+    products = workload.repeated(torch.bmm, times, vectors, vectors.transpose(1, 2))  # [B, V, V]
     return products[:, lower[0], lower[1]]
 
 

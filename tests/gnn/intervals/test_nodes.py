@@ -11,47 +11,43 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnnperf.core.errors import InputError
+from gnnperf.gnn.intervals import nodes
 from gnnperf.gnn.intervals.devices import group_names, load_device_intervals, shipped_device_intervals
-from gnnperf.gnn.intervals.nodes import (
-    MIN_NODES,
-    MIN_RUNS,
-    NodeIntervals,
-    attainable,
-    estimate_table,
-    fit_node_intervals,
-    one_sided,
-    two_sided,
-)
 from gnnperf.gnn.intervals.steps import PRIOR_RUNS, StepIntervals, StepMiss, fit_step_intervals, miss_of, shares_of
 
 LOW, HIGH = np.log(0.5), np.log(4.0)
 
 
-def _estimates(kind: str, predicted_us: float, scores: np.ndarray, num_runs: int = MIN_RUNS) -> pd.DataFrame:
+def _estimates(kind: str, predicted_us: float, scores: np.ndarray, num_runs: int = nodes.MIN_RUNS) -> pd.DataFrame:
     count = len(scores)
-    table = estimate_table("cpu", np.full(count, "gnn"), np.full(count, kind), np.full(count, None),
+    table = nodes.estimate_table("cpu", np.full(count, "gnn"), np.full(count, kind), np.full(count, None),
                          np.full(count, predicted_us))  # fmt: skip
     return table.assign(run=[f"run{i % num_runs}" for i in range(count)], measured_us=predicted_us * np.exp(scores))
 
 
-def _ask(intervals: NodeIntervals, kind: str, predicted_us: float, device: str = "cpu") -> tuple[float, float]:
-    requested = estimate_table(device, np.array(["gnn"]), np.array([kind]), np.array([None]), np.array([predicted_us]))
+def _ask(intervals: nodes.NodeIntervals, kind: str, predicted_us: float, device: str = "cpu") -> tuple[float, float]:
+    requested = nodes.estimate_table(
+        device, np.array(["gnn"]), np.array([kind]), np.array([None]), np.array([predicted_us])
+    )
     low, high = intervals.bounds_us(requested)
     return float(low[0]), float(high[0])
 
 
 def test_a_group_states_what_its_nodes_missed() -> None:
-    scores = np.concatenate([[LOW] * 10, np.zeros(MIN_NODES), [HIGH] * 10])
-    result = fit_node_intervals(_estimates("host T1", 10.0, scores), 0.9)
+    scores = np.concatenate([[LOW] * 10, np.zeros(nodes.MIN_NODES), [HIGH] * 10])
+    result = nodes.fit_node_intervals(_estimates("host T1", 10.0, scores), 0.9)
     assert _ask(result, "host T1", 10.0) == pytest.approx((5.0, 40.0))
     assert result.devices == ("cpu",)
     assert np.isnan(_ask(result, "host T1", 10.0, device="h100_sxm")).all()  # of another device nothing is known
 
 
 def test_short_nodes_have_intervals_of_their_own_and_others_take_the_next_group() -> None:
-    short, long = _estimates("host T1", 1.0, np.full(MIN_NODES, LOW)), _estimates("host T1", 900.0, np.zeros(MIN_NODES))
-    few = _estimates("compute", 5.0, np.full(MIN_NODES - 1, HIGH))
-    result = fit_node_intervals(pd.concat([short, long, few]), 0.9)
+    short, long = (
+        _estimates("host T1", 1.0, np.full(nodes.MIN_NODES, LOW)),
+        _estimates("host T1", 900.0, np.zeros(nodes.MIN_NODES)),
+    )
+    few = _estimates("compute", 5.0, np.full(nodes.MIN_NODES - 1, HIGH))
+    result = nodes.fit_node_intervals(pd.concat([short, long, few]), 0.9)
     assert _ask(result, "host T1", 1.0) == pytest.approx((0.5, 0.5))
     assert _ask(result, "host T1", 900.0) == pytest.approx((900.0, 900.0))
     assert _ask(result, "host T1", 40.0) == pytest.approx((20.0, 40.0))  # no size of its own: all of its kind
@@ -59,40 +55,40 @@ def test_short_nodes_have_intervals_of_their_own_and_others_take_the_next_group(
 
 
 def test_many_nodes_of_too_few_runs_are_no_group() -> None:
-    result = fit_node_intervals(_estimates("host T1", 10.0, np.zeros(1000), num_runs=MIN_RUNS - 1), 0.9)
+    result = nodes.fit_node_intervals(_estimates("host T1", 10.0, np.zeros(1000), num_runs=nodes.MIN_RUNS - 1), 0.9)
     assert result.log_bounds == {}
     assert np.isnan(_ask(result, "host T1", 10.0)).all()
 
 
 def test_nodes_without_prediction_or_measurement_tell_nothing() -> None:
-    known = _estimates("host T1", 10.0, np.zeros(MIN_NODES))
+    known = _estimates("host T1", 10.0, np.zeros(nodes.MIN_NODES))
     unknown = [known.assign(measured_us=np.nan), known.assign(predicted_us=np.nan), known.assign(predicted_us=0.0)]
-    result = fit_node_intervals(pd.concat([known, *unknown]), 0.9)
-    assert result == fit_node_intervals(known, 0.9)
+    result = nodes.fit_node_intervals(pd.concat([known, *unknown]), 0.9)
+    assert result == nodes.fit_node_intervals(known, 0.9)
     assert np.isnan(_ask(result, "host T1", np.nan)).all()
 
 
 def test_nineteen_scores_give_ninety_percent_by_their_ends() -> None:
     scores = np.arange(19.0)
-    assert two_sided(scores, 0.9) == (0.0, 18.0)
-    assert two_sided(scores[:18], 0.9) == (-math.inf, math.inf)
-    assert two_sided(np.arange(39.0), 0.9) == (1.0, 37.0)
+    assert nodes.two_sided(scores, 0.9) == (0.0, 18.0)
+    assert nodes.two_sided(scores[:18], 0.9) == (-math.inf, math.inf)
+    assert nodes.two_sided(np.arange(39.0), 0.9) == (1.0, 37.0)
 
 
 def test_a_run_counts_once_however_often_it_was_recorded() -> None:
     sizes, runs = np.array([1.0, 2.0, 3.0, 9.0]), np.array(["a", "b", "c", "d"])
-    assert one_sided(sizes, runs, 0.8) == 9.0  # 4 of 5 places
-    assert one_sided(sizes, runs, 0.6) == 3.0
+    assert nodes.one_sided(sizes, runs, 0.8) == 9.0  # 4 of 5 places
+    assert nodes.one_sided(sizes, runs, 0.6) == 3.0
     repeated = np.repeat(sizes, 2), np.repeat(runs, 2)
-    assert one_sided(*repeated, 0.6) == 3.0
-    assert one_sided(np.array([1.0, 2.0, 9.0, 9.0]), np.array(["a", "b", "c", "c"]), 0.5) == 2.0
-    assert one_sided(sizes, runs, 0.9) == math.inf
+    assert nodes.one_sided(*repeated, 0.6) == 3.0
+    assert nodes.one_sided(np.array([1.0, 2.0, 9.0, 9.0]), np.array(["a", "b", "c", "c"]), 0.5) == 2.0
+    assert nodes.one_sided(sizes, runs, 0.9) == math.inf
 
 
 def test_as_many_runs_as_there_are_tell_no_more_than_their_largest() -> None:
-    assert attainable(8, 0.9) == pytest.approx(8 / 9)
-    assert attainable(9, 0.9) == 0.9
-    assert attainable(0, 0.9) == 0.0
+    assert nodes.attainable(8, 0.9) == pytest.approx(8 / 9)
+    assert nodes.attainable(9, 0.9) == 0.9
+    assert nodes.attainable(0, 0.9) == 0.0
 
 
 @given(st.integers(19, 200), st.integers(0, 2**31))
@@ -101,7 +97,7 @@ def test_the_promise_is_retained_on_average(count: int, seed: int) -> None:
     scores = np.random.default_rng(seed).standard_normal(count + 1)
     outside = 0
     for place in range(len(scores)):
-        low, high = two_sided(np.delete(scores, place), 0.9)
+        low, high = nodes.two_sided(np.delete(scores, place), 0.9)
         outside += not low <= scores[place] <= high
     assert outside <= 0.1 * (count + 1) + 1e-9
 

@@ -16,18 +16,8 @@ from plotly.graph_objects import Figure
 from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.models.gnn import TypedGNN
 from gnnperf.gnn.settings import DataConfig, ModelConfig
+from gnnperf.gnn.training import look
 from gnnperf.gnn.training.config import LoggerConfig, LoggerKind, TrainConfig
-from gnnperf.gnn.training.look import (
-    Log,
-    errors_by,
-    family_bars,
-    node_outputs,
-    open_log,
-    parity,
-    sampled,
-    settings_of,
-    worst,
-)
 
 SECRET = "f00f" * 10  # as long as a wandb key
 NODES = pd.DataFrame(
@@ -73,7 +63,7 @@ def written(journal: Path, awaited: tuple[bytes, ...], seconds: float = 30.0) ->
 def test_a_run_holds_what_is_logged_and_nothing_of_the_machine(tmp_path: Path) -> None:
     out = tmp_path / "secretfolder" / "out"
     data = DataConfig(path=str(tmp_path / "secretfolder" / "mine"), cache_dir="~/secretfolder/cache")
-    with open_log(config(out, data=data, seed=41)) as log:
+    with look.open_log(config(out, data=data, seed=41)) as log:
         log.curves.log_metrics({"val_loss": 0.125}, step=0)
         log.table("errors", pd.DataFrame({"family": ["gemm"], "gmae": [0.25]}))
         log.figure("parity", Figure(layout={"title": "what is shown"}))
@@ -98,7 +88,7 @@ def test_a_run_holds_what_is_logged_and_nothing_of_the_machine(tmp_path: Path) -
 
 def test_paths_are_logged_by_name_only(tmp_path: Path) -> None:
     data = DataConfig(path=str(tmp_path / "mine"), op_tables=["datasets/cpu-ops/ops.parquet", "/a/b/ops.parquet"])
-    logged = settings_of(config(tmp_path / "out", data=data, resume="~/old/last.ckpt"))
+    logged = look.settings_of(config(tmp_path / "out", data=data, resume="~/old/last.ckpt"))
     assert (logged["data"]["path"], logged["out"], logged["resume"]) == ("mine", "out", "last.ckpt")
     assert logged["data"]["op_tables"] == ["datasets/cpu-ops/ops.parquet", "ops.parquet"]
     assert type(logged["logger"]["kind"]) is str
@@ -106,7 +96,7 @@ def test_paths_are_logged_by_name_only(tmp_path: Path) -> None:
 
 def test_each_job_has_a_run_of_its_own_and_a_resumed_one_goes_on(tmp_path: Path) -> None:
     for made in (config(tmp_path / "0"), config(tmp_path / "1"), config(tmp_path / "0", resume="auto")):
-        with open_log(made) as log:
+        with look.open_log(made) as log:
             log.fact("seed", 0)
     zero, one = ({path.name for path in journals(tmp_path / job)} for job in ("0", "1"))
     assert len(zero) == len(one) == 1  # file names hold the run's id
@@ -114,16 +104,16 @@ def test_each_job_has_a_run_of_its_own_and_a_resumed_one_goes_on(tmp_path: Path)
 
 
 def test_a_failed_training_ends_its_run(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), open_log(config(tmp_path / "0")):
+    with pytest.raises(ZeroDivisionError), look.open_log(config(tmp_path / "0")):
         raise ZeroDivisionError
-    with open_log(config(tmp_path / "1")) as log:
+    with look.open_log(config(tmp_path / "1")) as log:
         log.fact("seed", 1)
     assert len(journals(tmp_path / "0")) == len(journals(tmp_path / "1")) == 1
 
 
 def test_tables_figures_and_facts_are_files(tmp_path: Path) -> None:
-    with open_log(TrainConfig(out=str(tmp_path / "out"))) as log:
-        assert type(log) is Log  # the default
+    with look.open_log(TrainConfig(out=str(tmp_path / "out"))) as log:
+        assert type(log) is look.Log  # the default
         log.table("errors", pd.DataFrame({"family": ["gemm"], "gmae": [0.25]}))
         log.figure("parity", Figure(layout={"title": "what is shown"}))
         log.fact("checkpoint_sha256", "ab12")
@@ -136,7 +126,7 @@ def test_tables_figures_and_facts_are_files(tmp_path: Path) -> None:
 
 
 def test_errors_by_group_longest_time_first() -> None:
-    table = errors_by(NODES, "family", "node_type")
+    table = look.errors_by(NODES, "family", "node_type")
     assert table["family"].tolist() == ["copy", "gemm"]
     copy, gemm = table.to_dict("records")
     assert copy["gmae"] == pytest.approx(0.001)  # the floor of the metric
@@ -150,14 +140,14 @@ def test_errors_by_group_longest_time_first() -> None:
 
 
 def test_the_worst_nodes_err_by_most_time() -> None:
-    table = worst(NODES, max_rows=2)
+    table = look.worst(NODES, max_rows=2)
     assert table["measured_us"].tolist() == [200.0, 100.0]
     assert table["error_us"].tolist() == pytest.approx([40.0, 10.0])
     assert table["error_share"].tolist() == pytest.approx([0.8, 0.2])
 
 
 def test_bars_are_errors_of_the_network_and_of_its_base() -> None:
-    network, base = family_bars(errors_by(NODES, "family", "node_type"), "what is shown").data
+    network, base = look.family_bars(look.errors_by(NODES, "family", "node_type"), "what is shown").data
     assert list(network.x) == ["copy, memory", "gemm, compute"]
     assert list(network.y) == pytest.approx([0.001, math.sqrt(0.1 * 0.2)])
     assert list(base.y) == pytest.approx([1.0, 0.5])
@@ -165,16 +155,16 @@ def test_bars_are_errors_of_the_network_and_of_its_base() -> None:
 
 def test_a_sample_is_bounded_and_the_same_every_time() -> None:
     many = pd.concat([NODES] * 100, ignore_index=True).assign(row=range(300))
-    sample = sampled(many, max_rows=40)
+    sample = look.sampled(many, max_rows=40)
     assert len(sample) == 40
     assert sample["row"].is_monotonic_increasing and sample["row"].is_unique
-    pd.testing.assert_frame_equal(sample, sampled(many, max_rows=40))
-    assert sample["row"].tolist() != sampled(many, max_rows=40, seed=1)["row"].tolist()
-    assert sampled(NODES)["log_error"].tolist() == pytest.approx([math.log(1.1), math.log(1.2), 0.0])
+    pd.testing.assert_frame_equal(sample, look.sampled(many, max_rows=40))
+    assert sample["row"].tolist() != look.sampled(many, max_rows=40, seed=1)["row"].tolist()
+    assert look.sampled(NODES)["log_error"].tolist() == pytest.approx([math.log(1.1), math.log(1.2), 0.0])
 
 
 def test_rows_are_measured_nodes(data: PreparedData) -> None:
-    nodes = node_outputs(TypedGNN(ModelConfig(hidden_channels=8), data.vocabulary), data.steps["val"])
+    nodes = look.node_outputs(TypedGNN(ModelConfig(hidden_channels=8), data.vocabulary), data.steps["val"])
     assert len(nodes) == 11  # 8 host, 2 products, 1 transfer; arrivals and exits take no time
     assert nodes["predicted_us"].tolist() == pytest.approx(nodes["base_us"].tolist())  # untrained
     measured = data.steps["val"][0].nodes["latency_us"].to_numpy()[nodes["node_id"].to_numpy()]
@@ -182,7 +172,7 @@ def test_rows_are_measured_nodes(data: PreparedData) -> None:
 
 
 def test_parity_is_predicted_against_measured_on_log_axes() -> None:
-    figure = parity(NODES, "what is shown")
+    figure = look.parity(NODES, "what is shown")
     points = {trace.name: trace for trace in figure.data if trace.mode == "markers"}
     assert list(points["compute"].x) == [100.0, 200.0]
     assert list(points["compute"].y) == [110.0, 240.0]
@@ -190,4 +180,4 @@ def test_parity_is_predicted_against_measured_on_log_axes() -> None:
     lines = [trace for trace in figure.data if trace.mode == "lines"]
     assert [list(line.x) for line in lines] == [[100.0, 700.0]] * 3
     assert sorted(round(line.y[1] / line.x[1], 9) for line in lines) == [0.9, 1.0, 1.1]
-    assert parity(NODES[:0], "").data[-1].x.tolist() == [1.0, 10.0]
+    assert look.parity(NODES[:0], "").data[-1].x.tolist() == [1.0, 10.0]

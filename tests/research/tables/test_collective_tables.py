@@ -10,14 +10,7 @@ import pytest
 from gnnperf.core.errors import InputError
 from gnnperf.record.calibrate.ops_file import COLUMNS as OP_COLUMNS
 from gnnperf.record.calibrate.ops_file import parquet_bytes
-from research.tables.collective_sources import (
-    joined,
-    read_aiconfigurator,
-    read_collectives,
-    read_estimate_train_time,
-    read_vidur,
-    read_vtrain,
-)
+from research.tables import collective_sources
 from research.tables.collective_tables import COLUMNS, collective_table, link_name, read_collective_table
 
 ONE: dict[str, Any] = {
@@ -36,9 +29,9 @@ def test_rows_that_measure_nothing_are_counted() -> None:
     table = collective_table({**ONE, "latency_us": [5.0, 0.0, np.nan]}, 3)
     assert len(table.rows) == 1 and list(table.rows) == list(COLUMNS)
     assert table.dropped == {"s: latency, size or group is missing or not positive": 2}
-    both = joined([table, table])
+    both = collective_sources.joined([table, table])
     assert len(both.rows) == 2 and sum(both.dropped.values()) == 4
-    assert joined([]).rows.empty
+    assert collective_sources.joined([]).rows.empty
     with pytest.raises(KeyError, match="speed"):
         collective_table({**ONE, "speed": 1}, 1)
 
@@ -47,7 +40,7 @@ def test_aiconfigurator_counts_elements_of_the_whole_output(tmp_path: Path) -> N
     row = {"nccl_dtype": "half", "num_gpus": 4, "message_size": 1024, "latency": 0.01}
     path = tmp_path / "ai-dynamo+aiconfigurator/core/data/h100_sxm/comm/nccl/2.23/nccl_perf.parquet"
     write(path, [{**row, "op_name": "all_gather"}, {**row, "op_name": "alltoall", "nccl_dtype": "int8"}])
-    rows = read_aiconfigurator(tmp_path).rows
+    rows = collective_sources.read_aiconfigurator(tmp_path).rows
     assert rows["message_bytes"].tolist() == [512.0, 1024.0]  # 1024 x 2 bytes / 4 ranks; 1024 x 1 byte
     assert rows["kind"].tolist() == ["all_gather", "all_to_all"]
     assert rows["latency_us"].tolist() == [10.0, 10.0]
@@ -59,7 +52,7 @@ def test_estimate_train_time_counts_float16_and_joins_files(tmp_path: Path) -> N
     row = {"shape": 100.0, "nodes": 2.0, "GPUsPerNode": 4.0, "dur(us)": 7.0}
     write(folder / "NVIDIAA100-SXM4-80GB_allreduce_large_fp16_2_4.csv", [row])
     write(folder / "NVIDIAA100-SXM4-80GB_allreduce_large_fp16.csv", [row, row])
-    table = read_estimate_train_time(tmp_path)
+    table = collective_sources.read_estimate_train_time(tmp_path)
     assert table.rows[["kind", "message_bytes", "group_size", "nodes", "link"]].values.tolist() == [
         ["all_reduce", 200.0, 8, 2, "network"]
     ]
@@ -72,7 +65,7 @@ def test_vidur_counts_bytes_and_a_copied_file_is_left_out(tmp_path: Path) -> Non
     write(folder / "a100_pairwise_nvlink/all_reduce.csv", [{**row, "devices_per_node": 4}])
     write(folder / "h100_pairwise_nvlink/all_reduce.csv", [{**row, "devices_per_node": 4}])
     write(folder / "a100_dgx/all_reduce.csv", [{**row, "devices_per_node": 2}, {**row, "devices_per_node": 4}])
-    table = read_vidur(tmp_path)
+    table = collective_sources.read_vidur(tmp_path)
     result = table.rows[["platform", "message_bytes", "nodes", "link", "latency_us"]].values.tolist()
     assert result == [
         ["a100_dgx", 4096.0, 2, "network", 20.0], ["a100_dgx", 4096.0, 1, "nvlink", 20.0],
@@ -86,14 +79,14 @@ def test_vtrain_has_both_places(tmp_path: Path) -> None:
     path.parent.mkdir(parents=True)
     head = "size(B),count,type,time(ns),busbw(GB/s),time(ns),busbw(GB/s)"
     path.write_text(f"{head}\n1048576,262144,float,79930,1,78610,1\n")
-    rows = read_vtrain(tmp_path).rows
+    rows = collective_sources.read_vtrain(tmp_path).rows
     assert rows["latency_us"].tolist() == [79.93, 78.61] and set(rows["link"]) == {"nvlink_mesh"}
     assert rows["method"].tolist() == ["nccl-tests, out of place", "nccl-tests, in place"]
 
 
 @pytest.mark.mirror
 def test_the_mirror_reads_and_no_rank_sends_faster_than_its_links(mirror: Path) -> None:
-    table = read_collectives(mirror)
+    table = collective_sources.read_collectives(mirror)
     rows = table.rows
     assert set(rows["kind"]) == {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv"}
     assert rows["source"].value_counts().min() > 1000 and all(count > 0 for count in table.dropped.values())

@@ -6,13 +6,7 @@ import torch
 from research.recording.workloads import transformer
 from research.recording.workloads.pipeline import Turn, gpipe, one_forward_one_backward
 from research.recording.workloads.transformer import Transformer
-from tests.research.recording.workloads.parallel_checks import (
-    REFUSED,
-    on_a_gpu,
-    on_four_ranks,
-    on_one_rank,
-    on_two_ranks,
-)
+from tests.research.recording.workloads import parallel_checks
 from tests.research.recording.workloads.ranks import Ranks, results_of
 
 REPLICATED = ("ddp", "blocking", "checkpointing", "repeats", "repeating_rank", "accumulation", "encoder", "fsdp",
@@ -23,12 +17,12 @@ F, B = Turn.FORWARD, Turn.BACKWARD
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> Ranks:
-    return results_of(on_two_ranks, tmp_path_factory.mktemp("two"))
+    return results_of(parallel_checks.on_two_ranks, tmp_path_factory.mktemp("two"))
 
 
 @pytest.fixture(scope="module")
 def four(tmp_path_factory: pytest.TempPathFactory) -> Ranks:
-    return results_of(on_four_ranks, tmp_path_factory.mktemp("four"), world_size=4)
+    return results_of(parallel_checks.on_four_ranks, tmp_path_factory.mktemp("four"), world_size=4)
 
 
 @pytest.mark.parametrize("form", [*REPLICATED, *SHARING_A_BATCH])
@@ -87,7 +81,7 @@ def test_parallelism_names_ranks_by_kind(two: Ranks) -> None:
 def test_what_does_not_go_together_is_refused(two: Ranks) -> None:
     wheres = ["width", "width", "layers", "uneven", "blocking", "accumulation", "compile", "cuda_graph",
               "precision", "compile", "cuda_graph", "lengths", "lengths"]  # fmt: skip
-    assert len(wheres) == len(REFUSED)
+    assert len(wheres) == len(parallel_checks.REFUSED)
     assert [message.split(":")[0] for message in two[0]["refused"]] == wheres
 
 
@@ -99,7 +93,7 @@ def test_orders_of_a_pipeline() -> None:
 
 
 def test_one_rank_trains_the_plain_model_whatever_it_is_called(tmp_path: Path) -> None:
-    (result,) = results_of(on_one_rank, tmp_path, world_size=1)
+    (result,) = results_of(parallel_checks.on_one_rank, tmp_path, world_size=1)
     for kind, run in result.items():
         assert run["losses"] == pytest.approx(result["ddp"]["losses"], rel=1e-5), kind
     assert result["ddp"]["collectives"] == result["pp"]["collectives"] == []
@@ -107,6 +101,6 @@ def test_one_rank_trains_the_plain_model_whatever_it_is_called(tmp_path: Path) -
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_captured_and_compiled_steps_train(tmp_path: Path) -> None:
-    (result,) = results_of(on_a_gpu, tmp_path, world_size=1)
+    (result,) = results_of(parallel_checks.on_a_gpu, tmp_path, world_size=1)
     for losses in result.values():
         assert losses[12] < losses[0]
