@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _NAMED = 10
 GRAPH = "graph"
-MANY_EVENTS = 500_000  # compressed while the graph is built, they would take too much memory
+MANY_EVENTS = 500_000  # written while the graph is built, they would take too much memory
 PROCESS_BYTES = 300 * 2**20  # of the process before it reads
 WINDOW = re.compile(r"steps_\d+-\d+")
 ABOUT = "Read one run, build its execution graph, and write both as Parquet; other commands read the folder."
@@ -112,26 +112,23 @@ def _import_windows(path: Path, out: Path, budget_bytes: float, steps: range | N
 
 
 def _written(run: RunTrace, folder: Path) -> ExecutionGraph:
-    """The graph of a run, after tables and graph are in the folder; not too many are compressed meanwhile."""
-    from concurrent.futures import ThreadPoolExecutor
+    """The graph of a run, after tables and graph are in the folder; a copy of the process writes small tables."""
+    from contextlib import nullcontext
     from functools import partial
 
-    from gnnperf.core import task
+    from gnnperf.core import copyable_cores, in_copy, task
     from gnnperf.graph import storage as graph_storage
     from gnnperf.graph.build import build_graph
     from gnnperf.trace import storage as trace_storage
 
     for name in (trace_storage.IMPORTED, GRAPH):
         (folder / name).mkdir()
-    write_tables = partial(trace_storage.write_files, run, folder / trace_storage.IMPORTED)
-    with task("writing", 2, "folders") as advance, ThreadPoolExecutor(max_workers=1) as thread:
-        if sum(len(table.events) for table in run.tables) > MANY_EVENTS:
-            write_tables()
-            graph = build_graph(run)
-        else:
-            written = thread.submit(write_tables)
-            graph = build_graph(run)
-            written.result()
+    write = partial(trace_storage.write_files, run, folder / trace_storage.IMPORTED)
+    is_small = sum(len(table.events) for table in run.tables) <= MANY_EVENTS and copyable_cores() > 1
+    with task("writing", 2, "folders") as advance, in_copy(write) if is_small else nullcontext(write()) as tables:
+        graph = build_graph(run)
+        if tables is not None:
+            tables()
         advance(1.0)
         graph_storage.write_files(graph, folder / GRAPH)
         advance(1.0)
