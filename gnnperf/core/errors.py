@@ -42,7 +42,7 @@ class InputError(ValueError):
         super().__init__(" ".join(s if s.endswith((".", "!", "?")) else f"{s}." for s in sentences))
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Survive the trip back from a worker process."""
+        """What pickle makes it of, where another process sends it."""
         return partial(type(self), self.what, where=self.where, allowed=self.allowed, remedy=self.remedy), ()
 
 

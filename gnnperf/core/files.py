@@ -14,7 +14,7 @@ import shutil
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from gnnperf.core.errors import InputError
@@ -32,12 +32,12 @@ class UnwritableError(InputError, OSError):
 
 
 def sha256(path: Path) -> str:
-    """Hash of a file's bytes; it is read once, unless it has changed since."""
+    """Hash of a file's bytes; it is read once, unless its size or one of its times has changed since."""
     state = path.stat()
-    return _sha256(path, state.st_ino, state.st_size, state.st_mtime_ns)
+    return _sha256(path, state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
 
 
-@cache
+@lru_cache(maxsize=1024)
 def _sha256(path: Path, *state: int) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

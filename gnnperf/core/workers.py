@@ -40,15 +40,20 @@ def in_turn(function: Callable[[Any], Any], items: Sequence[Any], what: str) -> 
 def in_copy(function: Callable[[], Result]) -> Iterator[Callable[[], Result]]:
     """What waits for the result of `function`, which a copy of this process computes during the block.
 
-    The copy shares the memory of this process; only the result is sent. Libraries must use one thread in both: OpenMP
-    hangs in a copy. If the function fails there, or the system ends the copy for its memory, it is computed here when
-    the result is requested, so that errors are raised here.
+    The copy shares the memory of this process; only the result is sent, which holds no tensors. Libraries must use one
+    thread in both: OpenMP hangs in a copy. If the system makes no copy or ends it for its memory, or if the function
+    fails there, it is computed here when the result is requested, so that errors are raised here.
     """
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
     copy = context.Process(target=_send_result, args=(function, sender), daemon=True)
-    copy.start()
-    sender.close()
+    try:
+        copy.start()
+    except OSError:  # no more processes, or no memory for one
+        yield function
+        return
+    finally:
+        sender.close()
 
     def result() -> Result:
         try:

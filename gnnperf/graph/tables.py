@@ -20,7 +20,10 @@ _NODE_DEFAULTS: dict[str, object] = {
 
 
 def node_table(num_nodes: int, **columns: object) -> pd.DataFrame:
-    """[num_nodes] table with schema.NODE_COLUMNS; columns not given are unknown."""
+    """[num_nodes] table with schema.NODE_COLUMNS; columns not given are unknown.
+
+    A column with one value is stored once: it cannot be written, but replaced (`assign`) or joined.
+    """
     data: dict[str, object] = {}
     for column in schema.NODE_COLUMNS:
         value = columns.pop(column.name, _NODE_DEFAULTS.get(column.name))

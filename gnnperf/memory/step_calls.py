@@ -125,7 +125,7 @@ class _Reader:
         self._sequence = events.column("sequence")
         self.copies_into_buckets = False
         self._children: dict[int, list[int]] = {}
-        is_within = np.zeros(len(events.parent) + 1, dtype=bool)  # the last: no parent
+        is_within = np.append(events.kind == EventKind.RUNTIME, False)  # the last: no parent
         is_within[rows] = True
         inside = np.flatnonzero(is_within[events.parent])
         for row, parent in zip(inside.tolist(), events.parent[inside].tolist(), strict=True):

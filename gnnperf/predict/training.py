@@ -47,8 +47,9 @@ def train(config: EntryConfig, onto: Console, evaluations: Sequence[Evaluation] 
     from gnnperf import gnn
 
     out = Path(config.out)
+    # Copies of this process, which use no GPU, read recordings. `build_model` sets the threads of the training.
+    torch.set_num_threads(1)
     start = gnn.load_start(Path(config.init_from), config.model) if config.init_from else None
-    torch.set_num_threads(1)  # copies of this process read recordings; `build_model` sets those of the training
     reads = partial(in_copies, most=usable_cores() // gnn.processes().count_here)
     earlier = start.earlier if start else None
     data = gnn.load_data(config.data, config.device_spec(), config.cluster_spec(), earlier, reads)

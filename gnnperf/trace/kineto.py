@@ -254,8 +254,8 @@ _decoded_head = msgspec.json.Decoder(Head, strict=False).decode
 
 
 def merged(first: Head, second: Head) -> Head:
-    """What either states; the events of neither."""
-    return Head(**{f: getattr(first, f) if bytes(getattr(first, f)) else getattr(second, f) for f in HEAD_FIELDS})
+    """What either states, without a view of the text; the events of neither."""
+    return Head(**{f: Raw(bytes(getattr(first, f)) or bytes(getattr(second, f))) for f in HEAD_FIELDS})
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Files, directories and archives -> the packed bytes of each trace file, one at a time; limits on what strangers send.
+"""Files, directories and archives -> where each trace file is, and its text; limits on what strangers send.
 
 Archives are read in memory and never extracted.
 """
@@ -13,6 +13,7 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
@@ -32,7 +33,7 @@ GZIP_MAGIC, SQLITE_MAGIC = b"\x1f\x8b", b"SQLite format 3\0"
 PEEK_BYTES = 2**15  # holds the head of a file that names eight devices
 LARGE_BYTES = 64 * 2**20  # of a file that is mapped into memory instead of read
 Text = bytes | mmap.mmap
-COPIES = 2  # of a file in memory while it is unpacked or decoded
+COPIES = 2  # of a file in memory while it is unpacked or decoded, if it is not mapped
 ZIP_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # the others unpack without a limit
 FORMS = (
     "a Kineto file (.json, .json.gz), an SQLite export of Nsight Systems, a database of rocprofv3, "
@@ -66,8 +67,11 @@ class Source:
     def unpack(self) -> Text:
         """The JSON text, of a large file in place; refuses what is cut off, or larger than a trace may be."""
         with self._open() as file:
-            is_large = isinstance(self.content, Path) and os.fstat(file.fileno()).st_size > LARGE_BYTES
-            data: Any = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if is_large else file.read()
+            data: Any = b""
+            if isinstance(self.content, Path) and os.fstat(file.fileno()).st_size > LARGE_BYTES:
+                with suppress(OSError):  # some file systems map nothing
+                    data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            data = data or file.read()
         return data if data[:2] != GZIP_MAGIC else _gunzip(bytes(data), self.path)
 
     def peek(self) -> bytes:

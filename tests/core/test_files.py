@@ -79,6 +79,12 @@ def test_what_the_system_refuses_is_one_input_error(tmp_path: Path, name: str) -
 
 
 def test_the_hash_of_a_file_is_of_what_it_holds_now(tmp_path: Path) -> None:
-    for content in (b"", b"two"):
-        (tmp_path / "file").write_bytes(content)
-        assert files.sha256(tmp_path / "file") == hashlib.sha256(content).hexdigest()
+    path = tmp_path / "file"
+    for second, content in enumerate((b"one", b"two", b"three")):  # two of one size
+        path.write_bytes(content)
+        os.utime(path, (second, second))
+        assert files.sha256(path) == hashlib.sha256(content).hexdigest()
+    (tmp_path / "other").write_bytes(b"seven")
+    os.utime(tmp_path / "other", (second, second))
+    (tmp_path / "other").replace(path)
+    assert files.sha256(path) == hashlib.sha256(b"seven").hexdigest()

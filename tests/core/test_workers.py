@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from unittest.mock import Mock
 
 import pytest
 
@@ -30,7 +31,7 @@ def test_a_copy_computes_with_the_memory_of_this_process_and_ends_with_its_block
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux only")
-def test_what_a_copy_cannot_compute_is_computed_here() -> None:
+def test_what_a_copy_cannot_compute_is_computed_here(monkeypatch: pytest.MonkeyPatch) -> None:
     with in_copy(lambda: load_device("Abacus")) as result, pytest.raises(InputError, match="Abacus"):
         result()
     own = os.getpid()
@@ -42,6 +43,9 @@ def test_what_a_copy_cannot_compute_is_computed_here() -> None:
         assert len(half_sent()) == 10**7
     with in_copy(lambda: lambda: 5) as unsent:  # a function of no module
         assert unsent()() == 5
+    monkeypatch.setattr(os, "fork", Mock(side_effect=BlockingIOError))
+    with in_copy(lambda: 5) as uncopied:
+        assert uncopied() == 5
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux only")
