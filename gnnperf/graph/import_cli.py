@@ -124,11 +124,13 @@ def _written(run: RunTrace, folder: Path) -> ExecutionGraph:
     for name in (trace_storage.IMPORTED, GRAPH):
         (folder / name).mkdir()
     write = partial(trace_storage.write_files, run, folder / trace_storage.IMPORTED)
-    is_small = sum(len(table.events) for table in run.tables) <= MANY_EVENTS and copyable_cores() > 1
-    with task("writing", 2, "folders") as advance, in_copy(write) if is_small else nullcontext(write()) as tables:
+    is_copied = sum(len(table.events) for table in run.tables) <= MANY_EVENTS and copyable_cores() > 1
+    with task("writing", 2, "folders") as advance, in_copy(write) if is_copied else nullcontext(write) as written:
+        if not is_copied:
+            written()
         graph = build_graph(run)
-        if tables is not None:
-            tables()
+        if is_copied:
+            written()
         advance(1.0)
         graph_storage.write_files(graph, folder / GRAPH)
         advance(1.0)

@@ -198,7 +198,7 @@ class Assembled:
         return wanted[self.kind]
 
 
-STRETCHES_PER_COPY = 8  # at least; fewer are read before a copy of the process has started
+STRETCHES_PER_COPY = 8  # at least; they take a tenth of a second
 
 
 def assemble(data: Text, where: str) -> Assembled:
@@ -217,14 +217,14 @@ def _decoded(data: Text, where: str) -> Parts:
     for text, is_cut in ((lambda: data, True), (lambda: data, False), (lambda: kineto.repair(data), False)):
         try:
             reader = kineto.Reader(text(), where)
-            return _in_copies(reader.data, where, reader.spans() if is_cut else [(0, len(reader.data))])
+            return _of_spans(reader.data, where, reader.spans() if is_cut else [(0, len(reader.data))])
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             problem = problem or str(error)
     raise InputError(f"is not readable JSON ({problem}); it may be cut off", where=where,
                      remedy="copy or record the file again")  # fmt: skip
 
 
-def _in_copies(data: Text, where: str, spans: Sequence[kineto.Span]) -> Parts:
+def _of_spans(data: Text, where: str, spans: Sequence[kineto.Span]) -> Parts:
     """The spans of a text; of a long one, copies of this process decode the later shares."""
     count = max(min(copyable_cores(), len(spans) // STRETCHES_PER_COPY), 1)
     size = -(-len(spans) // count)
@@ -233,7 +233,7 @@ def _in_copies(data: Text, where: str, spans: Sequence[kineto.Span]) -> Parts:
         reader = kineto.Reader(data, where)
         return read_stretches(reader, reader.stretches(spans[begin : begin + size]))
 
-    with ExitStack() as copies:
+    with ExitStack() as copies:  # `in_copies` counts shares; here the bar counts bytes
         others = [copies.enter_context(in_copy(partial(read, begin))) for begin in range(size, len(spans), size)]
         parts = read(0)
         for other in others:

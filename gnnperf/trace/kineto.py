@@ -1,7 +1,7 @@
 """Decode a Kineto file stretch by stretch: only the keys that are needed, straight from the bytes into structs.
 
 The text is cut between events into stretches of a megabyte, and each is decoded, turned into columns and freed before
-the next: memory stays near the size of the file, and the work inside the processor's cache. A million small strings
+the next: memory stays near the size of the file, or of its columns if it is mapped. A million small strings
 are what makes a decode slow, so `ph` and `cat`, which repeat on every event, are decoded as one of the known words,
 and an event's arguments into one struct that names the few keys needed (shapes, values and launches stay undecoded, as
 views of the bytes). A stretch with an unknown word, or a field of a wrong type, is decoded again the slower way, then

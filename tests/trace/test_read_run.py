@@ -177,7 +177,7 @@ def test_long_files_are_read_in_place_by_copies_with_the_same_result(
     _read_by(cores, monkeypatch)
     cut = read_run(path).tables[0]
     assert len(cut.events) == 235 and cut.events["collective"].notna().sum() >= 5
-    assert sorted(cut.meta.warnings)[:2] == sorted(whole.meta.warnings)[:2] and len(whole.meta.warnings) >= 2
+    assert len(whole.meta.warnings) >= 2
     assert cut.meta == whole.meta
     pd.testing.assert_frame_equal(cut.events, whole.events)
 
