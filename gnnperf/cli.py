@@ -10,17 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from gnnperf import __version__
-from gnnperf.core import (
-    InputError,
-    add_command,
-    bars_on_terminal,
-    collect_rarely,
-    complain,
-    lasting_streams,
-    load_plugin,
-    plugin_names,
-)
+from gnnperf import __version__, core
 
 Adder = Callable[[Any], None]  # is given what argparse calls subparsers
 
@@ -79,25 +69,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     left: files are written all the same.
     """
     arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
-    collect_rarely()
-    with lasting_streams() as streams:
+    core.collect_rarely()
+    with core.lasting_streams() as streams:
         try:
             parsed, unknown = parser_of(arguments).parse_known_args(arguments)
             if unknown:
                 raise _unknown(unknown[0], parsed)
             is_read = getattr(parsed, "json", False) or getattr(parsed, "quiet", False)  # by a program: then no bars
-            with bars_on_terminal(bool(is_read)):
+            with core.bars_on_terminal(bool(is_read)):
                 code = int(parsed.run(parsed) or 0)
-        except InputError as error:
-            complain("gnnperf", error)
+        except core.InputError as error:
+            core.complain("gnnperf", error)
             return error.exit_code
         except KeyboardInterrupt:
-            complain("gnnperf", "interrupted")
+            core.complain("gnnperf", "interrupted")
             return INTERRUPTED
         return code or streams.exit_code("gnnperf")
 
 
-def _unknown(word: str, parsed: argparse.Namespace) -> InputError:
+def _unknown(word: str, parsed: argparse.Namespace) -> core.InputError:
     """The error for a word that the command has no use for, with the one that was probably meant."""
     command: argparse.ArgumentParser = getattr(parsed, "parser", argparse.ArgumentParser("gnnperf"))
     names = [option for action in command._actions for option in action.option_strings if option.startswith("--")]
@@ -110,7 +100,7 @@ def _unknown(word: str, parsed: argparse.Namespace) -> InputError:
     elif Path(word).exists():
         remedy = "give one path; files of several ranks go into one folder"
     where = command.prog.removeprefix("gnnperf ")
-    return InputError(f"unknown argument {word!r}", where=where, allowed=", ".join(names), remedy=remedy)
+    return core.InputError(f"unknown argument {word!r}", where=where, allowed=", ".join(names), remedy=remedy)
 
 
 def parser_of(arguments: Sequence[str]) -> argparse.ArgumentParser:
@@ -134,21 +124,21 @@ def _adders(first: str) -> list[Adder]:
         return []
     if first in MODULE_OF_COMMAND:
         return [importlib.import_module(MODULE_OF_COMMAND[first]).add_parsers]
-    others = plugin_names(COMMANDS)
+    others = core.plugin_names(COMMANDS)
     if first in others:
-        return [load_plugin(COMMANDS, first, "gnnperf")]
+        return [core.load_plugin(COMMANDS, first, "gnnperf")]
     known = [*MODULE_OF_COMMAND, *others]
     if first and not first.startswith("-") and first not in known:
         close = get_close_matches(first, known, 1)
-        raise InputError(f"no command {first!r}", allowed=", ".join(known),
+        raise core.InputError(f"no command {first!r}", allowed=", ".join(known),
                          remedy=f"did you mean {close[0]}?" if close else "")  # fmt: skip
     own = [importlib.import_module(module).add_parsers for module in dict.fromkeys(MODULE_OF_COMMAND.values())]
-    return own + list(dict.fromkeys(load_plugin(COMMANDS, name, "gnnperf") for name in others))
+    return own + list(dict.fromkeys(core.load_plugin(COMMANDS, name, "gnnperf") for name in others))
 
 
 def add_parsers(subparsers: Any) -> None:
     """Add the `completion` command."""
-    add_command(subparsers, "completion", "shell completion of commands, options and devices",
+    core.add_command(subparsers, "completion", "shell completion of commands, options and devices",
                 "Print a script for bash, and for zsh after bashcompinit.", COMPLETION_EXAMPLES, _completion,
                 has_json=False)  # fmt: skip
 

@@ -115,8 +115,8 @@ def test_commands_of_other_distributions(monkeypatch: pytest.MonkeyPatch, capsys
         for name in ("smell", "taste"):
             subparsers.add_parser(name, help=f"{name} something").set_defaults(run=lambda parsed: 6)
 
-    monkeypatch.setattr(cli, "plugin_names", lambda group: ("smell", "taste"))
-    monkeypatch.setattr(cli, "load_plugin", lambda group, name, where: add_parsers)
+    monkeypatch.setattr(cli.core, "plugin_names", lambda group: ("smell", "taste"))
+    monkeypatch.setattr(cli.core, "load_plugin", lambda group, name, where: add_parsers)
     assert cli.main(["taste"]) == 6
     with pytest.raises(SystemExit):
         cli.main(["--help"])

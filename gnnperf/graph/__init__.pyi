@@ -58,6 +58,7 @@ from .profiler_cost import without_profiler as without_profiler
 from .steps import WINDOW as WINDOW
 from .storage import load_graph as load_graph
 from .storage import load_run as load_run
+from .storage import load_step as load_step
 from .storage import read_graph as read_graph
 from .storage import write_graph as write_graph
 from .tables import EdgeList as EdgeList

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from gnnperf.core import DEVICE_KINDS, EventKind, schema
+from gnnperf.core import DEVICE_KINDS, EventKind, Phase, schema
 from gnnperf.trace import TraceTable
 
 # What each runtime call does to the schedule. A table of exact names; what is not in it only costs host time.
@@ -79,6 +79,8 @@ def call_class(name: str) -> CallClass:
 
 _DISPATCHER_OP = re.compile(r"[A-Za-z_]\w*::[\w.]+")
 _COMM_CALL = re.compile(r"c10d::|_c10d_functional(?:_autograd)?::wait_tensor$")
+PHASES = tuple(sorted(Phase))
+BACKWARD, FORWARD, OPTIMIZER = map(PHASES.index, (Phase.BACKWARD, Phase.FORWARD, Phase.OPTIMIZER))
 STEP_MARK = re.compile(r"ProfilerStep#?\s*(\d+)")
 
 
@@ -90,11 +92,19 @@ class RankEvents:
     rank: int
     start_ns: np.ndarray  # int64, relative to the run's base time
     end_ns: np.ndarray  # int64, likewise
-    kind: np.ndarray  # str objects
     name: np.ndarray  # str objects
     calls: np.ndarray  # CallClass of runtime calls, OTHER elsewhere
     is_device: np.ndarray  # device work
     thread: np.ndarray
+
+    def is_kind(self, *kinds: EventKind) -> np.ndarray:
+        """[num_events] bool: events of one of these kinds."""
+        return by_category(self.table.events["kind"], kinds.__contains__, bool)
+
+    @cached_property
+    def is_op(self) -> np.ndarray:
+        """[num_events] bool: operators."""
+        return self.is_kind(EventKind.CPU_OP)
 
     @property
     def parent(self) -> np.ndarray:
@@ -109,16 +119,45 @@ class RankEvents:
     @cached_property
     def _nested(self) -> tuple[np.ndarray, np.ndarray]:
         events = self.table.events
-        is_op, is_call = (
-            by_category(events["kind"], kind.__eq__, bool) for kind in (EventKind.CPU_OP, EventKind.RUNTIME)
-        )
         dispatcher = by_category(events["name"], is_dispatcher_op, bool)
         comm_call = by_category(events["name"], lambda n: bool(_COMM_CALL.match(n)), bool) & (not self.is_device.any())
         # The range of a send or receive lasts until it is waited for, across whatever its thread does meanwhile.
         is_scope = ~by_category(events["name"], is_host_transfer, bool)
         on_host = np.flatnonzero(~self.is_device & (self.thread >= 0) & is_scope)
-        flags = is_op, is_call, dispatcher, comm_call
+        flags = self.is_op, self.is_kind(EventKind.RUNTIME), dispatcher, comm_call
         return _nest(self.start_ns, self.end_ns, self.thread, flags, on_host)
+
+    @cached_property
+    def call(self) -> np.ndarray:
+        """The call that becomes a T4 that each call is or lies inside of; -1 none."""
+        candidate = np.isin(self.calls, [int(c) for c in SEGMENTING])
+        launched = self.column("launch_event")
+        candidate[launched[launched >= 0]] = True  # whatever starts device work is a launch, under any name
+        candidate &= self.thread >= 0
+        outer = np.where(candidate, np.arange(len(candidate)), -1)
+        while True:
+            inside = (outer >= 0) & (self.parent[outer] >= 0)
+            inside &= candidate[np.where(inside, self.parent[outer], 0)]
+            if not inside.any():
+                return outer
+            outer = np.where(inside, self.parent[outer], outer)
+
+    @property
+    def segmenting_calls(self) -> np.ndarray:
+        """Event ids of runtime calls that become T4; a call inside another (driver in runtime) belongs to it."""
+        return np.flatnonzero(self.call == np.arange(len(self.call)))
+
+    @cached_property
+    def phase(self) -> np.ndarray:
+        """Place in PHASES: that of an event's own name, else that of the range around it, else forward."""
+        code = by_category(self.table.events["name"], _named_phase, np.int8)
+        code[(self.column("forward_event") >= 0) & (code < 0)] = BACKWARD
+        while True:
+            inherits = (code < 0) & (self.parent >= 0)
+            inherited = np.where(inherits, code[self.parent], -1)
+            if (inherited < 0).all():
+                return np.where(code < 0, FORWARD, code)
+            code = np.where(inherits, inherited, code)
 
     def column(self, name: str) -> np.ndarray:
         """[num_events] a column of the TraceTable; categories as objects, missing as None."""
@@ -138,6 +177,15 @@ def by_category(series: pd.Series, function, dtype) -> np.ndarray:  # type: igno
     return np.asarray(values, dtype=dtype)[schema.codes_of(series)]
 
 
+def _named_phase(name: str) -> int:
+    """Place in PHASES; -1 if the name shows nothing."""
+    if name.startswith(("Optimizer.", "## optimizer", "## zero_grad")):
+        return OPTIMIZER
+    if name.startswith(("autograd::engine::", "torch::autograd::", "## backward")) or name.endswith("Backward0"):
+        return BACKWARD
+    return FORWARD if name.startswith("## forward") else -1
+
+
 def is_dispatcher_op(name: str) -> bool:
     """Whether the name is an operator of the dispatcher (aten::mm) rather than a range around operators."""
     return _DISPATCHER_OP.fullmatch(name) is not None and not name.startswith(("autograd::", "torch::autograd"))
@@ -153,12 +201,11 @@ def rank_events(table: TraceTable, base_time_ns: int) -> RankEvents:
     events = table.events
     start = events["start_ns"].to_numpy() + (table.meta.base_time_ns - base_time_ns)
     end = start + events["duration_ns"].to_numpy()
-    kind = decode(events["kind"])
     is_device = by_category(events["kind"], lambda k: k in DEVICE_KINDS, bool)
     is_call = by_category(events["kind"], lambda k: k == EventKind.RUNTIME, bool)
     calls = np.where(is_call, by_category(events["name"], call_class, np.int8), CallClass.OTHER)
     thread = events["thread"].to_numpy()
-    return RankEvents(table, table.meta.rank, start, end, kind, decode(events["name"]), calls, is_device, thread)
+    return RankEvents(table, table.meta.rank, start, end, decode(events["name"]), calls, is_device, thread)
 
 
 def _nest(

@@ -13,11 +13,11 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from gnnperf.core import EventKind, Segment
-from gnnperf.graph.event_columns import SEGMENTING, RankEvents, by_category
-from gnnperf.graph.tables import text
+from gnnperf.core import Segment
+from gnnperf.graph.event_columns import RankEvents, by_category
 
 _LAST = np.iinfo(np.int32).max
+SEGMENTS = tuple(sorted(Segment))
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Pieces:
     thread: np.ndarray  # host thread
     begin_ns: np.ndarray
     end_ns: np.ndarray
-    segment: np.ndarray  # Segment, str objects
+    segment: np.ndarray  # int8, place in SEGMENTS
     op: np.ndarray  # event id of the op, or of the call if no op encloses it (T1: what comes next); -1 at a step's end
     call: np.ndarray  # event id of the runtime call of a T4; -1 otherwise
     burst: np.ndarray  # number of the fork/join this piece takes part in; -1 none
@@ -36,6 +36,10 @@ class Pieces:
 
     def __len__(self) -> int:
         return len(self.thread)
+
+    def is_segment(self, segment: Segment) -> np.ndarray:
+        """[num_pieces] bool."""
+        return self.segment == SEGMENTS.index(segment)
 
     def take(self, index: np.ndarray) -> Pieces:
         """Rows by index or mask, as copies."""
@@ -46,17 +50,18 @@ class Pieces:
         return Pieces(*(columns.get(f.name, getattr(self, f.name)) for f in fields(self)))
 
 
-def concat(parts: list[Pieces]) -> Pieces:
-    """All rows in order of execution; equal keys keep the order of `parts`."""
+def concat(parts: list[Pieces], is_used: np.ndarray | None = None) -> Pieces:
+    """All rows, or those `is_used` [num_rows], in order of execution; equal keys keep the order of `parts`."""
     merged = Pieces(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Pieces)))
-    return merged.take(np.lexsort((merged.inner, merged.unit)))
+    order = np.lexsort((merged.inner, merged.unit))
+    return merged.take(order if is_used is None else order[is_used[order]])
 
 
 def host_pieces(events: RankEvents, main_thread: int, marks_ns: np.ndarray) -> Pieces:
     """Cut every host thread into segments; `marks_ns` [num_marks] cut the main thread's T1 at step boundaries."""
-    calls = segmenting_calls(events)
+    calls = events.segmenting_calls
     own = np.arange(len(events.op))
-    ops = np.flatnonzero((events.kind == EventKind.CPU_OP) & (events.op == own))
+    ops = np.flatnonzero(events.is_op & (events.op == own))
     inside = calls[events.op[calls] >= 0]
     launching = np.unique(events.op[inside])
     plain = np.setdiff1d(ops, launching, assume_unique=True)
@@ -68,26 +73,6 @@ def host_pieces(events: RankEvents, main_thread: int, marks_ns: np.ndarray) -> P
         *_calls_and_around(events, calls, unit_of),
     ]
     return concat(parts)
-
-
-def segmenting_calls(events: RankEvents) -> np.ndarray:
-    """Event ids of runtime calls that become T4; a call inside another (driver in runtime) belongs to it."""
-    return np.flatnonzero(outer_calls(events) == np.arange(len(events.calls)))
-
-
-def outer_calls(events: RankEvents) -> np.ndarray:
-    """[num_events] the T4 call that each call is or lies inside of; -1 none."""
-    candidate = np.isin(events.calls, [int(c) for c in SEGMENTING])
-    launched = events.column("launch_event")
-    candidate[launched[launched >= 0]] = True  # whatever starts device work is a launch, under any name
-    candidate &= events.thread >= 0
-    outer = np.where(candidate, np.arange(len(candidate)), -1)
-    while True:
-        inside = (outer >= 0) & (events.parent[outer] >= 0)
-        inside &= candidate[np.where(inside, events.parent[outer], 0)]
-        if not inside.any():
-            return outer
-        outer = np.where(inside, events.parent[outer], outer)
 
 
 def split_calls(pieces: Pieces, calls: np.ndarray, moments_ns: np.ndarray) -> Pieces:
@@ -110,7 +95,7 @@ def _rows(
 ) -> Pieces:  # fmt: skip
     n = len(op)
     none = np.full(n, -1)
-    named = np.full(n, text(segment), dtype=object)
+    named = np.full(n, SEGMENTS.index(segment), dtype=np.int8)
     return Pieces(events.thread[op], begin, end, named, op, none, none, unit_of[op], np.broadcast_to(inner, n))
 
 
@@ -164,7 +149,7 @@ def _between(
     after = np.flatnonzero(thread[1:] == thread[:-1]) + 1  # units that have one before them
     gap_begin = np.minimum(_ended_by(thread, end)[after - 1], begin[after])
     n = len(after)
-    free, named = np.full(n, -1), np.full(n, text(Segment.T1), dtype=object)
+    free, named = np.full(n, -1), np.full(n, SEGMENTS.index(Segment.T1), dtype=np.int8)
     pieces = Pieces(
         thread[after], gap_begin, begin[after], named, unit[after], free, free, after, np.zeros(n, np.int64)
     )
@@ -194,9 +179,9 @@ def fork_and_join(events: RankEvents, pieces: Pieces, main_thread: int) -> tuple
     """Split the main thread's gaps at the bursts they contain, drop the bursts' idle time in between."""
     names = events.table.events["name"]
     engine = by_category(names, lambda n: n.startswith("autograd::engine::") or n.endswith("Backward0"), bool)
-    autograd = np.setdiff1d(np.unique(events.thread[engine & (events.kind == EventKind.CPU_OP)]), [main_thread])
-    gaps = np.flatnonzero((pieces.thread == main_thread) & (pieces.segment == Segment.T1))
-    worker = np.flatnonzero(np.isin(pieces.thread, autograd) & (pieces.segment != Segment.T1))
+    autograd = np.setdiff1d(np.unique(events.thread[engine & events.is_op]), [main_thread])
+    gaps = np.flatnonzero((pieces.thread == main_thread) & pieces.is_segment(Segment.T1))
+    worker = np.flatnonzero(np.isin(pieces.thread, autograd) & ~pieces.is_segment(Segment.T1))
     # [num_worker] gap of each worker piece, -1 none
     gap = _containing(pieces, gaps, worker) if len(gaps) else np.full(len(worker), -1)
     inside, gap = worker[gap >= 0], gap[gap >= 0]
@@ -215,10 +200,10 @@ def fork_and_join(events: RankEvents, pieces: Pieces, main_thread: int) -> tuple
     rest = np.ones(len(pieces), dtype=bool)
     rest[split] = False
     # T1 of an autograd thread whose next piece opens a burst.
-    idle = np.isin(pieces.thread, autograd) & (pieces.segment == Segment.T1)
+    idle = np.isin(pieces.thread, autograd) & pieces.is_segment(Segment.T1)
     following, previous = np.r_[number[1:], -1], np.r_[-1, number[:-1]]
     rest &= ~(idle & (following >= 0) & (following != previous))
-    result = concat([pieces.replaced(burst=number).take(rest), before, after])
+    result = concat([pieces.replaced(burst=number), before, after], np.append(rest, np.ones(2 * len(split), bool)))
     return result, _locate(result, main_thread)
 
 

@@ -101,7 +101,7 @@ class Buckets:
 
     def __init__(self, events: RankEvents, pieces: Pieces) -> None:
         self._dims = events.column("input_dims")
-        self._t1 = np.flatnonzero(pieces.segment == Segment.T1)
+        self._t1 = np.flatnonzero(pieces.is_segment(Segment.T1))
         self._leaves = self._t1[_leaves_backward(events, pieces, self._t1)]
         self._views = _unpacking(events, pieces, self._t1, self._dims)
         self._taken: dict[str, int] = {}  # the last place where a bucket of these dims is unpacked
@@ -173,7 +173,7 @@ class Options:
 def options(events: RankEvents, pieces: Pieces, works: Works, step: np.ndarray) -> Options:
     """The places where each collective of a rank may be waited for; `step` is [num_pieces]."""
     piece_of = np.full(len(events.op), -1, dtype=np.int64)
-    whole = np.flatnonzero((pieces.op >= 0) & (pieces.segment != Segment.T1))
+    whole = np.flatnonzero((pieces.op >= 0) & ~pieces.is_segment(Segment.T1))
     piece_of[pieces.op[whole]] = whole
     work = np.flatnonzero(works.op >= 0)
     issuer = piece_of[events.op[works.op[work]]]
@@ -230,7 +230,7 @@ class _Search:
     def __init__(self, events: RankEvents, pieces: Pieces, works: Works, step: np.ndarray) -> None:
         self.events, self.pieces, self.works = events, pieces, works
         self.names = np.where(pieces.op >= 0, events.name[pieces.op], "")
-        t1 = pieces.segment == Segment.T1
+        t1 = pieces.is_segment(Segment.T1)
         bare = ~by_category(events.table.events["name"], is_dispatcher_op, bool)
         self.may_wait = t1 | ((pieces.op >= 0) & bare[pieces.op])  # [num_pieces] a gap, or a range of Python code
         self.hook = by_category(events.table.events["name"], lambda n: "AccumulateGrad" in n, bool)

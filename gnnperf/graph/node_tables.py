@@ -10,11 +10,10 @@ import pandas as pd
 from gnnperf.core import EventKind, NodeType, OpFamily, Phase, Segment, schema
 from gnnperf.graph.cost import fused_name, op_family
 from gnnperf.graph.cost.op_call import DTYPE_BYTES
-from gnnperf.graph.event_columns import RankEvents, by_category
+from gnnperf.graph.event_columns import PHASES, RankEvents, by_category
 from gnnperf.graph.execution_graph import STEP_END
-from gnnperf.graph.host import Pieces
+from gnnperf.graph.host import SEGMENTS, Pieces
 from gnnperf.graph.op_costs import OpCosts, launching_op_costs, whole_op_costs
-from gnnperf.graph.steps import phases
 from gnnperf.graph.tables import content_keys, node_table, text
 from gnnperf.graph.works import Works
 
@@ -50,7 +49,7 @@ def fused_names(events: RankEvents) -> np.ndarray:
 def _ops_of_one_size(events: RankEvents, name: np.ndarray) -> dict[str, int]:
     """Name -> an op of that name, where all ops of the name have the same shapes and types."""
     frame = events.table.events
-    ops = np.flatnonzero((name != "") & (events.kind == EventKind.CPU_OP))
+    ops = np.flatnonzero((name != "") & events.is_op)
     sizes = np.stack([schema.codes_of(frame[column])[ops] for column in ("input_dims", "input_types")])  # [2, n]
     results: dict[str, int] = {}
     for one in set(name[ops].tolist()):
@@ -74,7 +73,7 @@ def opened_events(events: RankEvents, pieces: Pieces, kind: EventKind) -> np.nda
 
     An event that opens where its thread has no piece (before its first op, or while it idles) is counted nowhere.
     """
-    opened = np.flatnonzero((events.kind == kind) & (events.thread >= 0))
+    opened = np.flatnonzero(events.is_kind(kind) & (events.thread >= 0))
     order = np.lexsort((pieces.begin_ns, pieces.end_ns, pieces.thread))  # a piece of no length after what it follows
     result = np.zeros(len(pieces), dtype=np.int32)
     for thread in np.unique(pieces.thread).tolist():
@@ -98,7 +97,7 @@ def _pieces_at(pieces: Pieces, own: np.ndarray, moment_ns: np.ndarray) -> np.nda
 _HOST_CONTENT = ("node_type", "thread", "op_name", "segment", "event_name")
 _WORK_CONTENT = ("node_type", "stream", "op_name", "segment", "event_name", "ordinal")
 _NULL = np.array(None, dtype=object)  # what np.where puts where a text is unknown
-_OTHER = text(Phase.OTHER)
+_OTHER = PHASES.index(Phase.OTHER)
 _NO_CPU_WORK = (OpFamily.VIEW, OpFamily.UNKNOWN, OpFamily.COLLECTIVE)
 
 
@@ -106,35 +105,45 @@ def host_table(
     events: RankEvents, pieces: Pieces, step: np.ndarray, main_thread: int, *, device_is_cpu: bool
 ) -> pd.DataFrame:
     """[num_pieces] nodes. On a CPU device an op that computes is `compute`, in its thread's chain."""
-    n = len(pieces)
-    whole_op = (pieces.segment == Segment.T5) & (pieces.inner == 1)
-    costs = whole_op_costs(events, np.where(whole_op & device_is_cpu, pieces.op, -1))
-    computes = whole_op & device_is_cpu & ~np.isin(costs.family, [str(f) for f in _NO_CPU_WORK])
-    t1 = pieces.segment == Segment.T1
-    dims = events.table.events["input_dims"]
-    phase = np.where(pieces.op >= 0, phases(events)[pieces.op], _OTHER)
+    columns, computes = _op_columns(events, pieces) if device_is_cpu else (_ON_HOST, False)
+    t1 = pieces.is_segment(Segment.T1)
+    phase = np.where(pieces.op >= 0, events.phase[pieces.op], _OTHER)
     others = np.setdiff1d(np.unique(pieces.thread), [main_thread])  # threads by number, after the main one
     table = node_table(
-        n,
-        node_type=np.where(computes, text(NodeType.COMPUTE), text(NodeType.HOST)),
+        len(pieces),
         rank=events.rank, step=step,
         thread=np.where(pieces.thread == main_thread, 0, 1 + np.searchsorted(others, pieces.thread)),
-        device=np.where(computes, 0, -1),
         op_name=_taken(events.table.events["name"], pieces.op, missing=STEP_END),
         event_name=_taken(events.table.events["name"], pieces.call),
-        segment=np.where(computes, _NULL, pieces.segment),
-        phase=phase,
-        family=np.where(whole_op, costs.family, text(OpFamily.UNKNOWN)),
-        dtype=np.where(whole_op, costs.dtype, _NULL),
-        input_dims=_taken(dims, np.where(t1, -1, pieces.op)),
-        flops=np.where(computes, costs.flops, np.nan), bytes=np.where(computes, costs.bytes, np.nan),
+        segment=schema.in_use(np.where(computes, -1, pieces.segment), SEGMENTS),
+        phase=schema.in_use(phase, PHASES),
+        input_dims=_taken(events.table.events["input_dims"], np.where(t1, -1, pieces.op)),
         opened_ops=opened_events(events, pieces, EventKind.CPU_OP),
         opened_ranges=opened_events(events, pieces, EventKind.ANNOTATION),
         event_id=np.where(pieces.call >= 0, pieces.call, np.where(t1, -1, pieces.op)),
         start_us=pieces.begin_ns / 1000.0,
         latency_us=(pieces.end_ns - pieces.begin_ns) / 1000.0,
+        **columns,
     )  # fmt: skip
     return table.assign(content_key=content_keys(table, _HOST_CONTENT))
+
+
+_ON_HOST: dict[str, object] = {"node_type": NodeType.HOST, "family": OpFamily.UNKNOWN}
+
+
+def _op_columns(events: RankEvents, pieces: Pieces) -> tuple[dict[str, object], np.ndarray]:
+    """Columns of host pieces where ops compute on the CPU, and [num_pieces] bool which do."""
+    whole_op = pieces.is_segment(Segment.T5) & (pieces.inner == 1)
+    costs = whole_op_costs(events, np.where(whole_op, pieces.op, -1))
+    computes = whole_op & ~np.isin(costs.family, [str(f) for f in _NO_CPU_WORK])
+    return {
+        "node_type": np.where(computes, text(NodeType.COMPUTE), text(NodeType.HOST)),
+        "device": np.where(computes, 0, -1),
+        "family": np.where(whole_op, costs.family, text(OpFamily.UNKNOWN)),
+        "dtype": np.where(whole_op, costs.dtype, _NULL),
+        "flops": np.where(computes, costs.flops, np.nan),
+        "bytes": np.where(computes, costs.bytes, np.nan),
+    }, computes
 
 
 def work_table(
@@ -172,7 +181,7 @@ def work_table(
         op_name=op_name[work],
         event_name=names[work],
         segment=np.where(comm, np.where(is_exit, text(Segment.EXIT), text(Segment.ARRIVE)), _NULL),
-        phase=np.where(works.recorded_op >= 0, phases(events)[works.recorded_op], _OTHER)[work],
+        phase=schema.in_use(np.where(works.recorded_op >= 0, events.phase[works.recorded_op], _OTHER)[work], PHASES),
         family=family,
         dtype=np.where(comm, events.column("comm_dtype")[works.event][work], costs.dtype[work]),
         input_dims=_taken(events.table.events["input_dims"], np.where(copy | comm, -1, costs.event[work])),
@@ -225,6 +234,4 @@ def _taken(series: pd.Series, index: np.ndarray, missing: str | None = None) -> 
     if missing is not None:
         texts = [*texts, missing] if missing not in texts else texts
         other = texts.index(missing)
-    used, codes = np.unique(np.where(index >= 0, schema.codes_of(series)[index], other), return_inverse=True)
-    known = used >= 0
-    return schema.categorical(np.where(known, np.cumsum(known) - 1, -1)[codes], [texts[code] for code in used[known]])
+    return schema.in_use(np.where(index >= 0, schema.codes_of(series)[index], other), texts)

@@ -13,7 +13,7 @@ from math import isnan, prod
 
 import numpy as np
 
-from gnnperf.core import EventKind, OpFamily, schema
+from gnnperf.core import OpFamily, schema
 from gnnperf.graph.cost import op_cost, op_family
 from gnnperf.graph.cost.op_call import DTYPE_BYTES
 from gnnperf.graph.event_columns import RankEvents, by_category
@@ -63,7 +63,7 @@ def sparse_sum_cost(elements: int, dtype: str | None) -> tuple[float, float]:
 def _ops_around(events: RankEvents, event: int) -> Iterator[int]:
     """The ops that enclose an event, innermost first."""
     current = int(events.parent[event])
-    while current >= 0 and events.kind[current] == EventKind.CPU_OP:
+    while current >= 0 and events.is_op[current]:
         yield current
         current = int(events.parent[current])
 
@@ -99,7 +99,7 @@ def launching_op_costs(events: RankEvents, op: np.ndarray) -> OpCosts:
         _fill(events, result, np.flatnonzero(open_), current)
         current = np.where(current >= 0, events.parent[current], -1)
         open_ &= (result.event < 0) & (current >= 0)
-        open_[open_] = events.kind[current[open_]] == EventKind.CPU_OP
+        open_[open_] = events.is_op[current[open_]]
     return result
 
 
@@ -108,7 +108,7 @@ def whole_op_costs(events: RankEvents, op: np.ndarray) -> OpCosts:
 
     The family and dtype are those of the child that moves most bytes.
     """
-    inside = np.flatnonzero((events.kind == EventKind.CPU_OP) & np.isin(events.op, op[op >= 0]))
+    inside = np.flatnonzero(events.is_op & np.isin(events.op, op[op >= 0]))
     own = _unknown(len(inside))
     _fill(events, own, np.arange(len(inside)), inside)
     for event, elements in sparse_sums(events, inside).items():  # they touch the rows of their sparse operand only
@@ -116,7 +116,7 @@ def whole_op_costs(events: RankEvents, op: np.ndarray) -> OpCosts:
         own.flops[row], own.bytes[row] = sparse_sum_cost(elements, own.dtype[row])
         own.family[row] = str(OpFamily.EMBEDDING)
     works = ~np.isin(own.family, [str(OpFamily.VIEW), str(OpFamily.UNKNOWN)]) & (own.event >= 0)
-    row_of = np.full(len(events.kind), -1, dtype=np.int64)
+    row_of = np.full(len(events.start_ns), -1, dtype=np.int64)
     row_of[inside] = np.arange(len(inside))
     parent = np.where(events.parent[inside] >= 0, row_of[events.parent[inside]], -1)
     flops, moved, main = _sum_up(parent, works, own.flops, own.bytes)

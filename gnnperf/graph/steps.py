@@ -9,35 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnnperf.core import EventKind, Phase
-from gnnperf.graph.event_columns import STEP_MARK, RankEvents, by_category
-
-# Forward, backward, optimizer: the phase of the step an event belongs to.
-
-_CODES = (None, str(Phase.FORWARD), str(Phase.BACKWARD), str(Phase.OPTIMIZER))
-
-
-def phases(events: RankEvents) -> np.ndarray:
-    """[num_events] str: an event's own phase if its name shows one, else that of the range around it, else forward."""
-    code = by_category(events.table.events["name"], _named_phase, np.int8)
-    code[(events.column("forward_event") >= 0) & (code == 0)] = 2
-    while True:
-        inherits = (code == 0) & (events.parent >= 0)
-        inherited = np.where(inherits, code[events.parent], 0)
-        if not inherited.any():
-            break
-        code = np.where(inherits, inherited, code)
-    return np.array([str(Phase.FORWARD), *_CODES[1:]], dtype=object)[code]
-
-
-def _named_phase(name: str) -> int:
-    """Position in _CODES; 0 if the name shows nothing."""
-    if name.startswith(("Optimizer.", "## optimizer", "## zero_grad")):
-        return 3
-    if name.startswith(("autograd::engine::", "torch::autograd::", "## backward")) or name.endswith("Backward0"):
-        return 2
-    return 1 if name.startswith("## forward") else 0
-
+from gnnperf.core import EventKind
+from gnnperf.graph.event_columns import BACKWARD, STEP_MARK, RankEvents, by_category
 
 WINDOW = "window"
 
@@ -89,7 +62,7 @@ def step_windows(ranks: list[RankEvents]) -> StepWindows:
 def step_marks(events: RankEvents) -> dict[str, tuple[int, int, int]]:
     """Mark name -> (begin, end, thread); marks may be annotations or, in old files, ops."""
     is_mark = by_category(events.table.events["name"], lambda n: STEP_MARK.match(n) is not None, bool)
-    host = is_mark & np.isin(events.kind, [EventKind.ANNOTATION, EventKind.CPU_OP]) & (events.thread >= 0)
+    host = is_mark & events.is_kind(EventKind.ANNOTATION, EventKind.CPU_OP) & (events.thread >= 0)
     index = np.flatnonzero(host)
     return {str(events.name[i]): (int(events.start_ns[i]), int(events.end_ns[i]), int(events.thread[i])) for i in index}
 
@@ -103,7 +76,7 @@ def _one_window(ranks: list[RankEvents]) -> StepWindows:
         begin.append([int(events.start_ns[scope].min())])
         end.append([int(events.end_ns[scope].max())])
         # Most events outside of backward: an autograd thread may have more events than the main one.
-        outside = scope & (phases(events) != Phase.BACKWARD)
+        outside = scope & (events.phase != BACKWARD)
         threads, counts = np.unique(events.thread[outside if outside.any() else scope], return_counts=True)
         main.append(int(threads[counts.argmax()]))
     return StepWindows((WINDOW,), np.array(begin), np.array(end) + 1, np.array(end), np.array(main), np.zeros(1, bool))

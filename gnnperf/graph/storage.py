@@ -16,19 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import gnnperf
-from gnnperf.core import (
-    EDGE_COLUMNS,
-    EVIDENCE_COLUMNS,
-    NODE_COLUMNS,
-    Column,
-    InputError,
-    code_of,
-    files,
-    read_parquet,
-    replacing_folder,
-    schema,
-    untrusted,
-)
+from gnnperf import core
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel, TableCounts
 from gnnperf.hardware import Placement
 from gnnperf.trace import EVERYTHING, RunTrace, Selection, is_regular, run_name
@@ -81,28 +69,39 @@ def load_graph(
     if cached:
         try:
             write_graph(graph, cached)
-        except InputError as error:
+        except core.InputError as error:
             return replace(graph, warnings=(*graph.warnings, f"the graph is not cached: {error.what}"))
     return graph
 
 
 @lru_cache(maxsize=1)
 def load_run(paths: tuple[Path, ...], recording: int | None, chosen: Selection, key: str) -> RunTrace:
-    """The traces of a graph with this fingerprint as `key`, read once for it and for what else needs them."""
+    """The traces of a graph with this fingerprint as `key`, read once for it and for `load_step`."""
     from gnnperf.trace import read_run
 
     return read_run(list(paths), recording=recording, chosen=chosen)
 
 
+@lru_cache(maxsize=1)
+def load_step(paths: tuple[Path, ...], recording: int | None, chosen: Selection, key: str, mark: str) -> RunTrace:
+    """The events of the step with this mark, for what needs them after the graph; all others are freed."""
+    from gnnperf.trace import of_step
+
+    run = of_step(load_run(paths, recording, chosen, key), mark)
+    load_run.cache_clear()
+    core.return_freed_memory()
+    return run
+
+
 def fingerprint(inputs: Sequence[Path], recording: int | None = None, chosen: Selection = EVERYTHING) -> str:
     """Hash of the importing and graph-building code, of the content of every input file and of what of it is read."""
-    digest = hashlib.sha256(f"{gnnperf.__version__} {code_of(*_SOURCES)} {recording} {chosen}".encode())
+    digest = hashlib.sha256(f"{gnnperf.__version__} {core.code_of(*_SOURCES)} {recording} {chosen}".encode())
     for path in inputs:
         digest.update(run_name(path).encode())
         for file in sorted(p for p in path.rglob("*") if is_regular(p, path)) if path.is_dir() else [path]:
             digest.update(file.name.encode())
-            with untrusted.reading(file, remedy="check the path and its permissions"):
-                digest.update(files.sha256(file).encode())
+            with core.untrusted.reading(file, remedy="check the path and its permissions"):
+                digest.update(core.files.sha256(file).encode())
     return digest.hexdigest()[:24]
 
 
@@ -112,8 +111,8 @@ def write_graph(graph: ExecutionGraph, directory: Path) -> None:
     Raises:
         InputError: the directory cannot be written, or is something else than an earlier graph.
     """
-    files.refuse_foreign(directory, FILES)
-    with replacing_folder(directory) as temporary:
+    core.files.refuse_foreign(directory, FILES)
+    with core.replacing_folder(directory) as temporary:
         write_files(graph, temporary)
 
 
@@ -136,10 +135,10 @@ def read_graph(directory: Path) -> ExecutionGraph:
     Raises:
         InputError: a file is missing or not a graph.
     """
-    with untrusted.reading(directory, "is not a graph directory of gnnperf", remedy="import the trace again"):
-        table = read_parquet(directory / "nodes.parquet")
-        nodes = _typed(table.to_pandas(), NODE_COLUMNS)
-        edges = _typed(read_parquet(directory / "edges.parquet").to_pandas(), EDGE_COLUMNS)
+    with core.untrusted.reading(directory, "is not a graph directory of gnnperf", remedy="import the trace again"):
+        table = core.read_parquet(directory / "nodes.parquet")
+        nodes = _typed(table.to_pandas(split_blocks=True), core.NODE_COLUMNS)
+        edges = _typed(core.read_parquet(directory / "edges.parquet").to_pandas(split_blocks=True), core.EDGE_COLUMNS)
         meta = _read_meta((table.schema.metadata or {})[_META_KEY])
         attributes = {f.name: getattr(meta, f.name) for f in fields(_Meta)}
         return ExecutionGraph(nodes=nodes, edges=edges, **attributes).validate()
@@ -157,13 +156,13 @@ def _read_meta(content: bytes) -> _Meta:
     return msgspec.convert(plain, _Meta)
 
 
-def _typed(frame: pd.DataFrame, columns: tuple[Column, ...]) -> pd.DataFrame:
+def _typed(frame: pd.DataFrame, columns: tuple[core.Column, ...]) -> pd.DataFrame:
     """Dtypes of the schema (an all-null category comes back as another dtype); earlier files lack evidence columns."""
-    absent = [c for c in columns if c.name in EVIDENCE_COLUMNS and c.name not in frame]
+    absent = [c for c in columns if c.name in core.EVIDENCE_COLUMNS and c.name not in frame]
     frame = frame.assign(**{c.name: None if c.dtype == "category" else -1 for c in absent})
     dtypes = dict(frame.dtypes.items())
     wanted = {c.name: c.dtype for c in columns if c.name in dtypes and str(dtypes[c.name]) != c.dtype}
     frame = frame.assign(**frame[list(wanted)].astype(wanted))  # `astype` of all columns copies each
-    nulls = {c.name: schema.categorical(schema.codes_of(frame[c.name]), ()) for c in columns
-             if c.dtype == "category" and c.name in frame and not schema.categories_of(frame[c.name])}  # fmt: skip
+    nulls = {c.name: core.schema.categorical(core.schema.codes_of(frame[c.name]), ()) for c in columns
+             if c.dtype == "category" and c.name in frame and not core.schema.categories_of(frame[c.name])}  # fmt: skip
     return frame.assign(**nulls)

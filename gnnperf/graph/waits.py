@@ -16,10 +16,8 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from gnnperf.core import EventKind, Evidence, Phase, schema
-from gnnperf.graph.event_columns import SYNCHRONIZING, CallClass, RankEvents
-from gnnperf.graph.host import segmenting_calls
-from gnnperf.graph.steps import phases
+from gnnperf.core import EventKind, Evidence, schema
+from gnnperf.graph.event_columns import BACKWARD, OPTIMIZER, SYNCHRONIZING, CallClass, RankEvents
 from gnnperf.graph.tables import unique_pairs
 from gnnperf.graph.works import Works, stream_lanes
 
@@ -43,7 +41,7 @@ class HostWaits:
 
 def host_waits(events: RankEvents, works: Works) -> HostWaits:
     """All waits of host calls for device work."""
-    calls = segmenting_calls(events)
+    calls = events.segmenting_calls
     copies = blocking_copies(events, works)
     ordered = [sync_waits(events, works, calls), drain_waits(events, works, copies), queue_waits(events, works)]
     before = unique_pairs(np.concatenate(ordered, axis=1))
@@ -121,7 +119,7 @@ def sync_waits(events: RankEvents, works: Works, calls: np.ndarray) -> np.ndarra
 def _named_streams(events: RankEvents, works: Works, calls: np.ndarray) -> np.ndarray:
     """[n] stream ordinal that a cuda_sync event names for each call (joined by correlation); -1 unknown."""
     result = np.full(len(calls), -1, dtype=np.int64)
-    sync = np.flatnonzero(events.kind == EventKind.SYNC)
+    sync = np.flatnonzero(events.is_kind(EventKind.SYNC))
     if not len(sync):
         return result
     lane, stream = stream_lanes(events), events.column("stream")
@@ -204,7 +202,7 @@ def elapsed_waits(ranks: Sequence[tuple[RankEvents, Works]]) -> list[np.ndarray]
 
 def _candidates(events: RankEvents, works: Works) -> pd.DataFrame:
     """Works that a call may have waited for: one row per call, moment (0 the latest) and stream."""
-    calls = segmenting_calls(events)
+    calls = events.segmenting_calls
     calls = calls[events.calls[calls] == CallClass.ELAPSED_TIME] if len(works) else calls[:0]
     launches, place = LaunchOrder(events, works), _places(events, calls)
     parts = [pd.DataFrame({"place": [], "stream": [], "moment": [], "work": [], "call": [], "held": []})]
@@ -223,11 +221,11 @@ def _recorded_before(events: RankEvents, works: Works, calls: np.ndarray) -> lis
     """Three moments [num_calls], latest first: the call, the end and the begin of the last backward before it."""
     launched = np.flatnonzero((works.call >= 0) & (works.op >= 0))
     launched = launched[np.argsort(events.start_ns[works.call[launched]], kind="stable")]
-    moment, phase = events.start_ns[works.call[launched]], phases(events)[works.op[launched]]
-    backward = phase == Phase.BACKWARD
+    moment, phase = events.start_ns[works.call[launched]], events.phase[works.op[launched]]
+    backward = phase == BACKWARD
     at = np.arange(len(launched))
     last = np.maximum.accumulate(np.where(backward, at, -1))  # [num_launched] latest backward work so far
-    opens = backward & np.r_[True, ~backward[:-1] & (phase[:-1] == Phase.OPTIMIZER)][: len(at)]
+    opens = backward & np.r_[True, ~backward[:-1] & (phase[:-1] == OPTIMIZER)][: len(at)]
     first = np.maximum.accumulate(np.where(opens | (backward & (np.cumsum(backward) == 1)), at, -1))
     count = np.searchsorted(moment, events.start_ns[calls])  # launched before each call
     never = np.iinfo(np.int64).min  # the backward lies before the window: nothing is known to precede
@@ -293,10 +291,11 @@ def event_waits(events: RankEvents, works: Works) -> tuple[np.ndarray, Evidence]
     if not len(wait) or not len(works):
         return np.zeros((2, 0), dtype=np.int64), Evidence.ORDER
     launches = LaunchOrder(events, works)
-    if not (events.kind == EventKind.SYNC).any():
+    is_sync = events.is_kind(EventKind.SYNC)
+    if not is_sync.any():
         return _ordered_waits(events, works, launches, wait), Evidence.ORDER
     # A wait that is not named is one of a stream without work, or for an event of before the recording.
-    known = (events.kind == EventKind.SYNC) & (events.column("waiting_stream") >= 0) & (events.column("stream") >= 0)
+    known = is_sync & (events.column("waiting_stream") >= 0) & (events.column("stream") >= 0)
     syncs = np.flatnonzero(known & (events.column("correlation") >= 0))
     event_of = dict(zip(events.column("correlation")[syncs].tolist(), syncs.tolist(), strict=True))
     sync = np.array([event_of.get(c, -1) for c in events.column("correlation")[wait].tolist()], dtype=np.int64)

@@ -12,7 +12,6 @@ import pandas as pd
 from gnnperf.core import EventKind, Link, schema
 from gnnperf.graph.cost import fused_name
 from gnnperf.graph.event_columns import CallClass, RankEvents, by_category, is_host_transfer
-from gnnperf.graph.host import outer_calls
 
 # Kernels of a CUDA graph, tied to the ops that put them there while the graph was captured.
 #
@@ -79,7 +78,7 @@ def _tied(events: RankEvents, work: np.ndarray, captures: Sequence[np.ndarray]) 
 
 
 def _same_kinds(events: RankEvents, work: np.ndarray, calls: np.ndarray) -> bool:
-    kind, names = events.kind[work], events.name[calls].tolist()
+    kind, names = events.table.events["kind"].array[work], events.name[calls].tolist()
     of_work = np.select([kind == EventKind.MEMCPY, kind == EventKind.MEMSET], [_COPY, _MEMSET], _KERNEL)
     return of_work.tolist() == [_MEMSET if "emset" in name else _COPY if "emcpy" in name else _KERNEL for name in names]
 
@@ -87,7 +86,7 @@ def _same_kinds(events: RankEvents, work: np.ndarray, calls: np.ndarray) -> bool
 def _ops(events: RankEvents, calls: np.ndarray) -> np.ndarray:
     """[n] the op around each call; -1 none."""
     parent = events.parent[calls]
-    return np.where((parent >= 0) & (events.kind[parent] == EventKind.CPU_OP), parent, -1)
+    return np.where((parent >= 0) & events.is_op[parent], parent, -1)
 
 
 def _named_alike(events: RankEvents, work: np.ndarray, ops: np.ndarray) -> bool:
@@ -130,7 +129,7 @@ class Works:
 def device_works(events: RankEvents) -> Works:
     """Device work of a rank, graph launches fused."""
     launch, stream = events.column("launch_event"), stream_lanes(events)
-    launch = np.where(launch >= 0, outer_calls(events)[launch], -1)  # a driver call inside a runtime call is part of it
+    launch = np.where(launch >= 0, events.call[launch], -1)  # a driver call inside a runtime call is part of it
     index = np.flatnonzero(events.is_device)
     index = index[np.lexsort((events.end_ns[index], events.start_ns[index]))]
     captured = captured_ops(events, index, launch[index], stream[index])  # [len(index)]
@@ -139,7 +138,7 @@ def device_works(events: RankEvents) -> Works:
     group = index[first]
     call, op = launch[group], events.column("op_event")[group]
     recorded = np.where(apart[first], captured[first], op)
-    is_copy = np.isin(events.kind[group], [EventKind.MEMCPY, EventKind.MEMSET])
+    is_copy = events.is_kind(EventKind.MEMCPY, EventKind.MEMSET)[group]
     collective = events.column("collective")[group]
     is_comm = np.array([c is not None for c in collective], dtype=bool) & ~is_copy & (num_kernels == 1)
     # One number per captured op and replay: kernels of one replay are no siblings of another's.
@@ -210,7 +209,7 @@ ISSUED_AS = {"all_reduce": ("all_reduce", "reduce_scatter")}  # gloo's reduce-sc
 def host_comm_works(events: RankEvents) -> Works:
     """Collectives recorded as ranges of host threads, as works without a device, in order of start."""
     named = by_category(events.table.events["name"], is_host_transfer, bool)
-    index = np.flatnonzero(named & (events.kind == EventKind.ANNOTATION))
+    index = np.flatnonzero(named & events.is_kind(EventKind.ANNOTATION))
     n = len(index)
     zero, one, no = np.zeros(n, np.int64), np.ones(n, np.int64), np.zeros(n, bool)
     op, direct = _issuers(events, index), np.isin(events.column("collective")[index], POINT_TO_POINT)
@@ -242,7 +241,7 @@ def _issuers(events: RankEvents, index: np.ndarray) -> np.ndarray:
     """[num_works] the c10d op that issued each range; -1 none."""
     c10d = by_category(events.table.events["name"], lambda n: n.startswith("c10d::"), bool)
     kind = events.column("collective")
-    ops = np.flatnonzero(c10d & (events.kind == EventKind.CPU_OP) & (kind != None))  # noqa: E711 (elementwise)
+    ops = np.flatnonzero(c10d & events.is_op & (kind != None))  # noqa: E711 (elementwise)
     result = np.full(len(index), -1, dtype=np.int64)
     for name in {k for k in kind[index].tolist() if k is not None}:
         mine = np.flatnonzero(kind[index] == name)

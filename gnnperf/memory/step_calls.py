@@ -111,7 +111,7 @@ def _window(events: RankEvents, wanted: str | None) -> tuple[np.ndarray, int, st
     if len(marks):
         last = next((i for i in marks if events.name[i] == wanted), marks[-1])
         start_ns, end_ns, name = int(events.start_ns[last]), int(events.end_ns[last]), str(events.name[last])
-    is_host = (events.thread >= 0) & (events.kind != EventKind.RUNTIME)
+    is_host = (events.thread >= 0) & ~events.is_kind(EventKind.RUNTIME)
     within = (events.start_ns >= start_ns) & (events.end_ns <= end_ns) & is_host
     return np.flatnonzero(within), end_ns, name
 
@@ -125,7 +125,7 @@ class _Reader:
         self._sequence = events.column("sequence")
         self.copies_into_buckets = False
         self._children: dict[int, list[int]] = {}
-        is_within = np.append(events.kind == EventKind.RUNTIME, False)  # the last: no parent
+        is_within = np.append(events.is_kind(EventKind.RUNTIME), False)  # the last: no parent
         is_within[rows] = True
         inside = np.flatnonzero(is_within[events.parent])
         for row, parent in zip(inside.tolist(), events.parent[inside].tolist(), strict=True):
@@ -151,7 +151,7 @@ class _Reader:
                 yield self._call(row, name, number_of[row], node_of[row])
 
     def _is_one(self, row: int, name: str) -> bool:
-        is_op = self._events.kind[row] == EventKind.CPU_OP and name not in SPARSE_PARTS
+        is_op = self._events.is_op[row] and name not in SPARSE_PARTS
         if not is_op or is_composite(name) is not False:
             return False
         return not any(self._events.name[c] == _SUBCLASS for c in self._children.get(row, ()))

@@ -19,21 +19,9 @@ import numpy as np
 import torch
 from torch_geometric.data import HeteroData
 
+from gnnperf import gnn
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core import NodeType, Relation, Segment, Source
-from gnnperf.gnn import (
-    FIELDS,
-    UNKNOWN,
-    UNSEEN,
-    WORK,
-    Checkpoint,
-    Judged,
-    NodeOutput,
-    Step,
-    TypedGNN,
-    features,
-    outputs_of,
-)
 from gnnperf.graph import (
     INTER,
     INTRA,
@@ -89,7 +77,7 @@ def with_links_of(graph: ExecutionGraph, cluster: ClusterSpec) -> ExecutionGraph
     return replace(graph, edges=graph.edges.assign(dst=dst))
 
 
-OP = FIELDS.index("op_name")
+OP = gnn.FIELDS.index("op_name")
 
 
 @dataclass(frozen=True)
@@ -114,11 +102,11 @@ class Predicted:
 class GnnPredictor:
     """latency = base * exp(residual), base being the analytical prediction or the typed floor of the checkpoint."""
 
-    def __init__(self, checkpoint: Checkpoint) -> None:
+    def __init__(self, checkpoint: gnn.Checkpoint) -> None:
         self.checkpoint, self.analytic = checkpoint, AnalyticPredictor(checkpoint.constants)
 
     @cached_property
-    def network(self) -> TypedGNN:
+    def network(self) -> gnn.TypedGNN:
         """The network, built once."""
         return self.checkpoint.network()
 
@@ -141,30 +129,30 @@ class GnnPredictor:
         known, over = self.checkpoint, with_links_of(graph.for_predictors(), cluster)
         if moved_us is not None:  # a link that is added was not measured
             moved_us = np.append(moved_us, np.full(over.num_nodes - graph.num_nodes, np.nan))
-        data = features(over, cluster, _padded(base, over), known.vocabulary, known.floors, None, moved_us)
+        data = gnn.features(over, cluster, _padded(base, over), known.vocabulary, known.floors, None, moved_us)
         return self.of_data(known.normalizer.apply(data), graph, cluster, base)
 
     @torch.no_grad()
     def of_data(self, data: HeteroData, graph: ExecutionGraph, cluster: ClusterSpec, base: Prediction) -> Predicted:
         """The same from normalized features of the step."""
-        latency_us, base_us, known_op = _by_row(data, outputs_of(self.network, data), graph.num_nodes)
+        latency_us, base_us, known_op = _by_row(data, gnn.outputs_of(self.network, data), graph.num_nodes)
         latency_us[:, (graph.nodes["segment"] == Segment.PEER_WAIT).to_numpy()] = np.nan
         weight, reason = self.checkpoint.trust.of(graph.nodes, cluster.device.name, known_op, base_us)
-        heads = [node_type for node_type in WORK if self.network.is_silent(node_type)]
+        heads = [node_type for node_type in gnn.WORK if self.network.is_silent(node_type)]
         silent = graph.nodes["node_type"].isin(heads).to_numpy() & (latency_us[0] == base.latency_us)
         return Predicted(latency_us, known_op, silent, np.isnan(base.latency_us), weight, reason)
 
 
 def _by_row(
-    data: HeteroData, estimates: Mapping[str, NodeOutput], num_nodes: int
+    data: HeteroData, estimates: Mapping[str, gnn.NodeOutput], num_nodes: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """[2, num_nodes] latencies, [num_nodes] bases, [num_nodes] bool, whether the op is known; hardware is."""
     result, base_us, known_op = np.zeros((2, num_nodes)), np.zeros(num_nodes), np.ones(num_nodes, dtype=bool)
-    for node_type in WORK:
+    for node_type in gnn.WORK:
         store, estimate, row = data[node_type], estimates[node_type], data[node_type].node_id.numpy()
         both = torch.stack([estimate.residual, estimate.scheduled_residual]).double().exp() * store.base_us  # [2, n]
         result[:, row], base_us[row] = both.numpy(), store.base_us.numpy()
-        known_op[row] = (store.codes[:, OP] != UNKNOWN).numpy()
+        known_op[row] = (store.codes[:, OP] != gnn.UNKNOWN).numpy()
     return result, base_us, known_op
 
 
@@ -179,7 +167,7 @@ NO_ANALYTIC = ", and the analytical model has no prediction"
 NOT_TRACED = "its peers were not traced"
 
 
-def predictor_of(checkpoint: Checkpoint, mode: Mode) -> Predictor:
+def predictor_of(checkpoint: gnn.Checkpoint, mode: Mode) -> Predictor:
     """The predictor of a mode.
 
     The network; the network blended with the analytical model; or that model with the constants of the training runs.
@@ -201,18 +189,18 @@ class BlendedPredictor:
         base = self.network.analytic.predict(graph, cluster)
         return _blended(base, self.network.given(graph, cluster, base))
 
-    def predict_step(self, step: Step) -> Prediction:
+    def predict_step(self, step: gnn.Step) -> Prediction:
         """`predict` of a step of the network's data set, with the base and the features that are in it."""
         return _blended(step.base, self.network.of_data(step.data, step.graph, step.cluster, step.base))
 
-    def predict_left_out(self, one: Judged) -> Prediction:
+    def predict_left_out(self, one: gnn.Judged) -> Prediction:
         """`predict` as for an unseen program, from another network, which was trained without the step's program."""
         base, weight = one.step.base, self.network.checkpoint.trust.unseen_weights(one.kind)
         network_us = np.exp(one.residuals) * np.nan_to_num(one.step.stored("base_us"))  # [2, num_nodes]
         network_us[:, (one.step.nodes["segment"] == Segment.PEER_WAIT).to_numpy()] = np.nan
         known, floored = np.ones(weight.shape[1], dtype=bool), np.isnan(base.latency_us)  # [num_nodes] each
         silent = ~floored & np.all(one.residuals == 0.0, axis=0)  # [num_nodes]
-        reason = np.full(weight.shape[1], UNSEEN, dtype=object)
+        reason = np.full(weight.shape[1], gnn.UNSEEN, dtype=object)
         return _blended(base, Predicted(network_us, known, silent, floored, weight, reason))
 
 

@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gnnperf.core import NodeType, copyable_cores, in_copy
-from gnnperf.graph import ExecutionGraph, load_run
+from gnnperf.graph import ExecutionGraph, load_run, load_step
 from gnnperf.hardware import DeviceSpec
 from gnnperf.predict.assembly import choose_step
 from gnnperf.predict.request import Mode, Request
@@ -33,7 +34,6 @@ OTHER_DEVICE = (
     "Peak memory is that of the traced ops with the allocator of {}; another device may run other ops and libraries."
 )
 Peaks = tuple["PeakMemory", ...] | None  # of the traced ranks; None: the trace has no shapes
-MOST_AHEAD = 300_000  # nodes of a graph that is in memory twice
 _AHEAD: ContextVar[Callable[[], Peaks] | None] = ContextVar("ahead", default=None)  # waits for what a copy computes
 
 
@@ -43,12 +43,16 @@ def memory_ahead(graph: ExecutionGraph, request: Request) -> Iterator[None]:
 
     None is made where torch was loaded, because its threads of OpenMP would not be in the copy.
     """
-    is_safe = "torch" not in sys.modules and copyable_cores() > 1
-    is_own = bool(request.trace) and request.mode is not Mode.replay and not request.hardware
-    if not (is_safe and is_own and request.memory and graph.num_nodes <= MOST_AHEAD):
+    if not (request.trace and request.memory):
         yield
         return
     step = choose_step(graph, request.step).name
+    if load_run.cache_info().currsize:
+        _run(graph.fingerprint, step, request)  # now: it frees the other steps
+    is_safe = "torch" not in sys.modules and copyable_cores() > 1
+    if not is_safe or request.mode is Mode.replay or request.hardware:
+        yield
+        return
     with in_copy(lambda: _peaks(graph.fingerprint, step, request, None)) as ahead:
         token = _AHEAD.set(ahead)
         try:
@@ -66,7 +70,8 @@ def with_memory(estimate: StepPrediction, request: Request) -> StepPrediction:
     if request.plan:
         return _planned(estimate, request, device)
     result = _traced(estimate, request, device)
-    load_run.cache_clear()  # nothing else needs it
+    for load in (load_run, load_step):
+        load.cache_clear()  # nothing else needs it
     return result
 
 
@@ -152,11 +157,13 @@ def _peaks(fingerprint: str, step: str, request: Request, on_gpu: bool | None, v
     """As recorded or of a known change."""
     from gnnperf.memory import AS_RECORDED, cached_peaks
 
-    def read() -> RunTrace:
-        return load_run((Path(str(request.trace)),), request.recording, request.chosen, fingerprint)
-
+    read = partial(_run, fingerprint, step, request)
     return cached_peaks(read, request.cache_folder, fingerprint, batches_held=request.batches_held, on_gpu=on_gpu,
                         step=step, variant=variant or AS_RECORDED)  # fmt: skip
+
+
+def _run(fingerprint: str, step: str, request: Request) -> RunTrace:
+    return load_step((Path(str(request.trace)),), request.recording, request.chosen, fingerprint, step)
 
 
 def _edited(

@@ -9,6 +9,7 @@ from .run_cards import read_card as read_card
 from .run_cards import run_card as run_card
 from .selection import EVERYTHING as EVERYTHING
 from .selection import Selection as Selection
+from .selection import of_step as of_step
 from .selection import selection as selection
 from .table import CAPTURED as CAPTURED
 from .table import RunTrace as RunTrace

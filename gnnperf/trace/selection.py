@@ -10,11 +10,12 @@ import pandas as pd
 
 from gnnperf.core import EventKind, InputError, schema
 from gnnperf.trace.checks import listed, step_rows
-from gnnperf.trace.table import REFERENCES, TraceTable
+from gnnperf.trace.table import REFERENCES, RunTrace, TraceTable
 
 MAX_NUMBER = 10**9
 RANKS = re.compile(r"\d{1,8}(?:-\d{1,8})?(?:,\d{1,8}(?:-\d{1,8})?)*")
 STEPS = re.compile(r"(\d{1,9})?(:)?(\d{1,9})?")
+NUMBER = re.compile(r"(\d{1,9})(?!\d)")  # of a step mark
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,16 @@ def selection(ranks: object = None, steps: object = None) -> Selection:
 def step_numbers(table: TraceTable) -> np.ndarray:
     """[num_marks] the number of each step mark, in order of time; -1 none."""
     names = table.events["name"].iloc[step_rows(table)].astype(str)
-    return names.str.extract(r"(\d{1,9})(?!\d)", expand=False).fillna("-1").to_numpy().astype(np.int64)
+    return names.str.extract(NUMBER, expand=False).fillna("-1").to_numpy().astype(np.int64)
+
+
+def of_step(run: RunTrace, mark: str) -> RunTrace:
+    """The run with the events of one step, which all ranks mark with this name; all of them if it has no number."""
+    number = NUMBER.search(mark)
+    if number is None:  # of a run without marks
+        return run
+    steps = range(int(number[1]), int(number[1]) + 1)
+    return replace(run, tables=tuple(in_steps(table, steps) for table in run.tables))
 
 
 def in_steps(table: TraceTable, steps: range) -> TraceTable:

@@ -3,22 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from gnnperf import hardware
 from gnnperf.core import NodeType, Segment, require
 from gnnperf.graph import ExecutionGraph
-from gnnperf.hardware import (
-    REFERENCE_HOST,
-    ClusterSpec,
-    LinkSpec,
-    load_cluster,
-    load_device,
-    load_host,
-    load_link,
-    spread,
-)
 from gnnperf.whatif.edit import ON_DEVICE, Edited, HardwareChange, is_type, refusal, rewritten
 
 
-def cluster_after(cluster: ClusterSpec, changes: Sequence[HardwareChange]) -> ClusterSpec:
+def cluster_after(cluster: hardware.ClusterSpec, changes: Sequence[HardwareChange]) -> hardware.ClusterSpec:
     """The cluster after all changes, made one after the other.
 
     Raises:
@@ -45,11 +36,11 @@ class ChangeDevice:
     to: str  # name of the catalog, or a .yaml file
 
     def __post_init__(self) -> None:
-        load_device(self.to)
+        hardware.load_device(self.to)
 
     def __call__(self, graph: ExecutionGraph) -> Edited:
         """Apply the edit."""
-        device = load_device(self.to)
+        device = hardware.load_device(self.to)
         unknown = [AROUND.format(self.to), KERNELS.format(self.to), FITS.format(device.memory_bytes / 2**30, self.to)]
         if (device.kind == "gpu") != graph.runs_on_gpu:
             unknown.append(OTHER_KIND.format(device.kind, "gpu" if graph.runs_on_gpu else "cpu"))
@@ -82,7 +73,7 @@ class ChangeLink:
         given = (self.to, rate, self.bandwidth_factor, self.latency_factor)
         require(given != (None, None, 1.0, 1.0), "a link", "no change", "to, rate_gbit_per_s or a factor")
         if self.to is not None:
-            load_link(self.to)
+            hardware.load_link(self.to)
 
     def __call__(self, graph: ExecutionGraph) -> Edited:
         """Apply the edit."""
@@ -90,17 +81,17 @@ class ChangeLink:
         if not crossing.any():
             what = "copy between host and device" if self.link == "host" else "collective"
             raise refusal(graph, f"no {what}", "a run that has one")
-        link = None if self.to is None else load_link(self.to)
+        link = None if self.to is None else hardware.load_link(self.to)
         change = HardwareChange(lambda cluster: self._on(cluster, link))
         return rewritten(
             graph, crossing, (SHARE, *((COLLECTIVES,) if link else ())), predicted=crossing, hardware=(change,)
         )
 
-    def _on(self, cluster: ClusterSpec, link: LinkSpec | None) -> ClusterSpec:
+    def _on(self, cluster: hardware.ClusterSpec, link: hardware.LinkSpec | None) -> hardware.ClusterSpec:
         fields = {field: self._changed(link or getattr(cluster, field)) for field in LINKS[self.link]}
         return replace(cluster, **fields)  # type: ignore[arg-type]
 
-    def _changed(self, link: LinkSpec) -> LinkSpec:
+    def _changed(self, link: hardware.LinkSpec) -> hardware.LinkSpec:
         """A link with the factors and the rate."""
         rate, pair = self.rate_gbit_per_s, link.pair_bandwidth_bytes_per_s
         factor = self.bandwidth_factor * (1.0 if rate is None else rate * 1e9 / 8 / link.bandwidth_bytes_per_s)
@@ -133,9 +124,9 @@ class ChangeCluster:
         for key, value in (("nodes", self.nodes), ("ranks_per_node", self.ranks_per_node)):
             require(value is None or value >= 1, f"{key} of a cluster", value, "1 or more")
         if self.to is not None:
-            load_cluster(self.to)
+            hardware.load_cluster(self.to)
         if self.host is not None:
-            load_host(self.host)
+            hardware.load_host(self.host)
 
     def __call__(self, graph: ExecutionGraph) -> Edited:
         """Latencies of transfers and copies become unknown, those of hosts where the processor changes."""
@@ -146,15 +137,15 @@ class ChangeCluster:
         change = HardwareChange(lambda cluster: self._on(cluster, graph.world_size))
         return rewritten(graph, touched, unknown, predicted=touched, hardware=(change,))
 
-    def _on(self, cluster: ClusterSpec, world_size: int) -> ClusterSpec:
+    def _on(self, cluster: hardware.ClusterSpec, world_size: int) -> hardware.ClusterSpec:
         """The device of `cluster` in the other one."""
         result = cluster
         if self.to is not None:
-            result = load_cluster(self.to, cluster.device)
+            result = hardware.load_cluster(self.to, cluster.device)
         if self.host is not None:
-            host, before = load_host(self.host), result.host or load_host(REFERENCE_HOST)
+            host, before = hardware.load_host(self.host), result.host or hardware.load_host(hardware.REFERENCE_HOST)
             speed = result.host_speed * host.single_thread_speed / before.single_thread_speed
             result = replace(result, host=host, host_speed=speed)  # an unknown host counts as the reference
         if self.ranks_per_node is not None:
             result = replace(result, ranks_per_node=self.ranks_per_node)
-        return spread(replace(result, nodes=self.nodes or result.nodes), world_size)
+        return hardware.spread(replace(result, nodes=self.nodes or result.nodes), world_size)

@@ -38,15 +38,8 @@ from gnnperf.predict.api import predicted
 from gnnperf.predict.edited import predict_edited
 from gnnperf.predict.request import Profiler
 from gnnperf.whatif.edit import ON_DEVICE, Edited, is_type, unedited
+from research.benchmarks import _recorded_graphs as recorded
 from research.benchmarks._frame import ERROR_COLUMNS, error_texts, parser_of, print_head, print_row, run_main, show
-from research.benchmarks._recorded_graphs import (
-    DATASET,
-    first_recordings,
-    folds,
-    median_step_us,
-    recorded_graphs,
-    recordings,
-)
 from research.evaluation.op_copies import OpSelector
 from research.evaluation.pairs import PAIRS, Change, Pair, read_pairs
 from research.evaluation.reference_run import align_runs
@@ -79,7 +72,8 @@ class DeclaredPair:
 
 def declared_pairs(runs: set[str]) -> list[DeclaredPair]:
     """Every pair whose runs are there."""
-    listed = [pair for pair in json.loads((DATASET / PAIRS).read_text())["pairs"] if {pair["a"], pair["b"]} <= runs]
+    known = json.loads((recorded.DATASET / PAIRS).read_text())["pairs"]
+    listed = [pair for pair in known if {pair["a"], pair["b"]} <= runs]
     result = [one for pair in listed for one in _intervention(pair)]
     return [*result, *link_pairs(runs), *_tables(runs), *_sequences(runs), *shape_pairs(runs), *_tensors(runs)]
 
@@ -222,7 +216,7 @@ class Predicted:
 
 def step_us(edited: Edited, graph: ExecutionGraph, constants: AnalyticConstants) -> float:
     """Step time of edited A, on A's hardware with the edits' changes."""
-    return median_step_us(predict_edited(edited, AnalyticPredictor(constants), cluster_for(graph, None, None)))
+    return recorded.median_step_us(predict_edited(edited, AnalyticPredictor(constants), cluster_for(graph, None, None)))
 
 
 def given(
@@ -254,8 +248,8 @@ def structure(edited: ExecutionGraph, other: ExecutionGraph) -> tuple[float, flo
 
 def outcomes() -> tuple[list[Predicted], list[str]]:
     """Every pair, and what could not be determined."""
-    results, graphs = recordings(), recorded_graphs()
-    constants = {fold.workload: fold.shared for fold in folds(results, graphs)}
+    results, graphs = recorded.recordings(), recorded.recorded_graphs()
+    constants = {fold.workload: fold.shared for fold in recorded.folds(results, graphs)}
     steps: dict[str, list[float]] = {}
     first: dict[str, str] = {}
     for name, recording in results.items():
@@ -305,7 +299,7 @@ def from_trace(pair: Pair, a: Recording, b: Recording, profiler: Profiler) -> np
 
 def print_from_traces() -> None:
     """Rows of pairs, then errors."""
-    runs = first_recordings(ON_GPU)
+    runs = recorded.first_recordings(ON_GPU)
     pairs = read_pairs(ON_GPU)
     of_kind = {
         kind: np.array([pair.change == kind for pair in pairs]) for kind in (Change.SIZE, Change.SLEEP, Change.REPEAT)

@@ -27,19 +27,8 @@ from gnnperf.analytic import default_constants
 from gnnperf.gnn.data.recordings import Recording
 from gnnperf.graph import ExecutionGraph
 from research.baselines.whole_steps import totals
+from research.benchmarks import _recorded_graphs as recorded
 from research.benchmarks._frame import run_main, show
-from research.benchmarks._recorded_graphs import (
-    Fold,
-    Graphs,
-    active_us,
-    first_pass_step_us,
-    is_first,
-    median_step_us,
-    own_overheads,
-    predicted,
-    recorded_graphs,
-    recordings,
-)
 from research.benchmarks._results import save_result
 from research.evaluation.run_sums import interval_over_groups
 
@@ -59,20 +48,21 @@ def labels_of(graph: ExecutionGraph, recording: Recording) -> dict[str, object]:
     rate = graph.placement.bandwidth_bytes_per_s if graph.placement else None
     return {
         "workload": recording.workload, "run": recording.run, "ranks": recording.world_size,
-        "active_us": active_us(graph, graph.nodes["latency_us"].to_numpy()), "step_us": recording.unprofiled_us,
-        "totals": totals(graph, rate or 1e10).tolist(),
+        "active_us": recorded.active_us(graph, graph.nodes["latency_us"].to_numpy()),
+        "step_us": recording.unprofiled_us, "totals": totals(graph, rate or 1e10).tolist(),
     }  # fmt: skip
 
 
-def rows_of(fold: Fold, graphs: Graphs) -> list[dict[str, object]]:
+def rows_of(fold: recorded.Fold, graphs: recorded.Graphs) -> list[dict[str, object]]:
     """Labels and predictions of the fold's recordings."""
-    own, result = own_overheads(fold, graphs), []
+    own, result = recorded.own_overheads(fold, graphs), []
     for name, recording in fold.test.items():
         graph = graphs[name]
-        shared, mine = predicted(graph, fold.shared), predicted(graph, own[name])
+        shared, mine = recorded.predicted(graph, fold.shared), recorded.predicted(graph, own[name])
         result.append(labels_of(graph, recording) | {
-            "model_active_us": active_us(graph, shared.latency_us), "model_step_us": median_step_us(mine),
-            "model_shared_us": median_step_us(shared), "first_pass_us": first_pass_step_us(mine),
+            "model_active_us": recorded.active_us(graph, shared.latency_us),
+            "model_step_us": recorded.median_step_us(mine), "model_shared_us": recorded.median_step_us(shared),
+            "first_pass_us": recorded.first_pass_step_us(mine),
         })  # fmt: skip
     return result
 
@@ -146,13 +136,14 @@ def by_workload(runs: pd.DataFrame) -> Table:
 
 
 def main() -> None:
-    unseen, graphs = recordings(UNSEEN), recorded_graphs(UNSEEN)
+    unseen, graphs = recorded.recordings(UNSEEN), recorded.recorded_graphs(UNSEEN)
     programs = sorted({recording.workload for recording in unseen.values()})
-    folds = [Fold(program, {n: r for n, r in unseen.items() if r.workload == program}, default_constants("cpu"))
+    constants = default_constants("cpu")
+    folds = [recorded.Fold(program, {n: r for n, r in unseen.items() if r.workload == program}, constants)
              for program in programs]  # fmt: skip
     result = pd.DataFrame([row for fold in folds for row in rows_of(fold, graphs)])
-    seen, of_seen = recordings(), recorded_graphs()  # of the embedded data set; one recording of each run counts
-    labels = pd.DataFrame([labels_of(of_seen[name], r) for name, r in seen.items() if is_first(r, seen)])
+    seen, of_seen = recorded.recordings(), recorded.recorded_graphs()  # one recording of each run counts
+    labels = pd.DataFrame([labels_of(of_seen[name], r) for name, r in seen.items() if recorded.is_first(r, seen)])
     when = {program: group for group, programs in LOOKED_AT.items() for program in programs}
     for group, rows in result.groupby(result["workload"].map(when).fillna(REST)):
         runs = over_runs(rows)

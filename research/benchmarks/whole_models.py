@@ -41,16 +41,7 @@ from research.benchmarks._results import save_result
 from research.fitting.logs import fit_logs, softened
 from research.listed import Owned, Part, Section, build_listed, listed_program, sections
 from research.listed.operator_list import ListedOp, read_operator_list
-from research.tables.model_labels import (
-    PEERS,
-    ModelLabel,
-    layers_of,
-    node_times,
-    operator_list_path,
-    peer_node_times,
-    peer_us,
-    read_model_labels,
-)
+from research.tables import model_labels as labels
 from research.tables.observation import NODE_GAPS, between_events_us
 
 # As NeuSight divided them: it trained on these, and so did every constant of gnnperf that float32 without TF32 uses.
@@ -63,7 +54,7 @@ FUSED = "fusion"
 class Row:
     """One measured model on one GPU, or on four."""
 
-    label: ModelLabel
+    label: labels.ModelLabel
     device: DeviceSpec
     layers: int
     ops: tuple[ListedOp, ...] = field(repr=False)
@@ -104,7 +95,7 @@ class Row:
 
     def summed_nodes_us(self, mirror: Path) -> float:
         """The floor: measured times of the nodes, each as often as the model has it; NaN: not measured."""
-        times = node_times(mirror, self.label)
+        times = labels.node_times(mirror, self.label)
         if times is None:
             return float("nan")
         return float(sum(times.sum(axis=1).reindex(names(s)).sum() * s.repeats for s in self.sections))
@@ -118,8 +109,8 @@ def names(section: Section) -> list[str]:
 def rows(mirror: Path) -> tuple[list[Row], Counter[str]]:
     """Rows that have a list of operators and a GPU of the catalog; and how many were left out, by reason."""
     result, left_out = [], Counter[str]()
-    for label in read_model_labels(mirror):
-        device, path = match_device(label.device), operator_list_path(mirror, label.run)
+    for label in labels.read_model_labels(mirror):
+        device, path = match_device(label.device), labels.operator_list_path(mirror, label.run)
         if label.run.variant == FUSED:
             left_out["torch.compile (fusion): no list of the kernels that it makes"] += 1
         elif device is None:
@@ -127,7 +118,7 @@ def rows(mirror: Path) -> tuple[list[Row], Counter[str]]:
         elif not path.is_file():
             left_out["no list of operators in the mirror"] += 1
         else:
-            result.append(Row(label, device, layers_of(mirror, label.run.model), read_operator_list(path)))
+            result.append(Row(label, device, labels.layers_of(mirror, label.run.model), read_operator_list(path)))
     return result, left_out
 
 
@@ -181,7 +172,7 @@ def class_of(kind: str) -> str | None:
 
 def class_sums(row: Row, who: Mapping[str, Predictor], folder: Path) -> pd.DataFrame | None:
     """[num_classes] us of all nodes of a class, forward and backward, by each predictor; None: not measured."""
-    measured, peer = node_times(folder, row.label), peer_node_times(folder, row.label, NEUSIGHT)
+    measured, peer = labels.node_times(folder, row.label), labels.peer_node_times(folder, row.label, NEUSIGHT)
     if measured is None or peer is None:
         return None
     nodes = [(call.op.name, class_of(call.op.kind), s.repeats) for s in row.sections for call in s.calls]
@@ -227,7 +218,7 @@ def forward_nodes(chosen: Sequence[Row], folder: Path) -> pd.DataFrame:
     """One row per node of a class: GPU, class, kernels (us, in a loop), analytical, measured, NeuSight's."""
     result = []
     for row in chosen:
-        measured, peer = node_times(folder, row.label), peer_node_times(folder, row.label, NEUSIGHT)
+        measured, peer = labels.node_times(folder, row.label), labels.peer_node_times(folder, row.label, NEUSIGHT)
         if measured is None or peer is None or row.label.run.variant:
             continue
         kinds = {call.op.name: call.op.kind for s in row.sections for call in s.calls}
@@ -274,7 +265,7 @@ def predicted_rows(requested: Sequence[Row], who: Mapping[str, Predictor], folde
             "GPU": label.device, "run": label.run.name, "model": label.run.model, "variant": label.run.variant,
             "pass": "train" if label.run.training else "inference", "seen": row.seen, "measured": label.total_us,
             **{name: makespan_us(each) for name, each in given.items()},
-            **{name: peer_us(folder, label, peer) for peer, name in PEERS.items()},
+            **{name: labels.peer_us(folder, label, peer) for peer, name in labels.PEERS.items()},
             FLOOR: row.summed_nodes_us(folder),
         })  # fmt: skip
     return pd.DataFrame(result)
@@ -326,7 +317,7 @@ def main(argv: Sequence[str]) -> None:
             print(kind, fitted_gap(part))
         return
     result = predicted_rows(chosen, who, folder)
-    every = (*who, *PEERS.values(), FLOOR)
+    every = (*who, *labels.PEERS.values(), FLOOR)
     one = result[result["variant"] == ""]
     if not requested.seen:
         save_result("whole_models", *(

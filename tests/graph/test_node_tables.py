@@ -12,7 +12,7 @@ from gnnperf.core.schema import EventKind
 from gnnperf.graph.build import build_graph
 from gnnperf.graph.cost import fused_name
 from gnnperf.graph.event_columns import rank_events
-from gnnperf.graph.host import host_pieces
+from gnnperf.graph.host import SEGMENTS, host_pieces
 from gnnperf.graph.node_tables import opened_events
 from gnnperf.trace import read_run
 
@@ -102,7 +102,7 @@ def opened(
     pieces = host_pieces(ranks, MAIN, np.array([round(m * 1000) for m in marks_us], dtype=np.int64))
     count = opened_events(ranks, pieces, kind)
     rows = zip(pieces.thread, pieces.segment, pieces.begin_ns / 1000, count, strict=True)
-    return [(int(t), str(s), float(b), int(n)) for t, s, b, n in rows]
+    return [(int(t), str(SEGMENTS[s]), float(b), int(n)) for t, s, b, n in rows]
 
 
 @pytest.mark.parametrize(

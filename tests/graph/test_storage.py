@@ -1,5 +1,6 @@
 """Graphs on disk and in the cache."""
 
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,13 +11,14 @@ from toys import two_rank_graph
 from traces import all_reduce, call, kernel, mark, op, run_of, trace
 
 from gnnperf.core.errors import InputError
-from gnnperf.graph import build_graph, load_graph, read_graph, storage, write_graph
+from gnnperf.graph import build_graph, load_graph, load_run, load_step, read_graph, storage, write_graph
 from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.trace import EVERYTHING
 from gnnperf.trace.storage import write_run
 from gnnperf.trace.table import RunTrace
 from tests.graph.test_no_leakage import assert_same_values
 from tests.trace.kineto_files import call as call_of
-from tests.trace.kineto_files import device, document, host, write
+from tests.trace.kineto_files import device, document, host, marked_steps, write
 
 
 def run(gemm_us: float = 50.0) -> RunTrace:
@@ -111,7 +113,7 @@ def test_the_fingerprint_changes_with_the_bytes_of_the_input(tmp_path: Path) -> 
 def test_the_fingerprint_changes_with_the_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = kineto(tmp_path / "a.json.gz", 50)
     before = storage.fingerprint([file])
-    monkeypatch.setattr(storage, "code_of", lambda *_: "another")
+    monkeypatch.setattr(storage.core, "code_of", lambda *_: "another")
     assert storage.fingerprint([file]) != before
 
 
@@ -124,6 +126,19 @@ def test_the_cache_serves_the_same_input_and_not_a_changed_one(tmp_path: Path, m
     second = load_graph(kineto(file, 51), cache)
     assert second.fingerprint != first.fingerprint
     assert len(list(cache.iterdir())) == 2
+
+
+def test_events_of_other_steps_are_free_when_memory_is_returned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, alive = marked_steps(tmp_path / "rank_0.json"), []
+    graph = load_graph(file)
+    (table,) = load_run((file,), None, EVERYTHING, graph.fingerprint).tables
+    of_all, num_events = weakref.ref(table), len(table.events)
+    del table
+    monkeypatch.setattr(storage.core, "return_freed_memory", lambda: alive.append(of_all()))
+    (step,) = load_step((file,), None, EVERYTHING, graph.fingerprint, graph.steps[1].name).tables
+    assert alive == [None] and len(step.events) < num_events / 3
 
 
 def _unexpected(run: RunTrace) -> ExecutionGraph:

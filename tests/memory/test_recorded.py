@@ -16,7 +16,7 @@ from gnnperf.memory.edits import Autocast, memory_edits
 from gnnperf.memory.measured_memory import Measured, measured_peaks
 from gnnperf.memory.recorded import cached_peaks, peak_memory
 from gnnperf.memory.step_calls import StepCalls, step_calls
-from gnnperf.trace import RunTrace, read_run
+from gnnperf.trace import RunTrace, of_step, read_run
 from gnnperf.trace.table import DeviceInfo
 from gnnperf.whatif import ChangeDtype, Edit, ScaleBatch
 
@@ -123,6 +123,10 @@ def test_the_step_requested_for_is_taken_and_reported() -> None:
     run = read_run(DATASET / "gpt_l2_w64_s64_b4_x2_lo" / "1")
     assert {peak.step for peak in peak_memory(run)} == {"ProfilerStep#5"}
     assert {peak.step for peak in peak_memory(run, step="ProfilerStep#3")} == {"ProfilerStep#3"}
+    one = of_step(run, "ProfilerStep#3")
+    assert sum(len(table.events) for table in one.tables) < sum(len(table.events) for table in run.tables) / 3
+    assert peak_memory(one, step="ProfilerStep#3") == peak_memory(run, step="ProfilerStep#3")
+    assert of_step(run, "window") is run
 
 
 def test_a_card_states_what_was_counted_and_a_bad_one_nothing() -> None:

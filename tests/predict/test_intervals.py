@@ -17,15 +17,7 @@ from gnnperf.gnn.intervals.steps import StepIntervals
 from gnnperf.graph.prediction import Prediction
 from gnnperf.hardware import default_cluster, load_cluster, load_device
 from gnnperf.hardware.spec import ClusterSpec
-from gnnperf.predict.intervals import (
-    calibrated,
-    calibrated_on,
-    other_processor,
-    with_calibrated_bounds,
-    with_interval,
-    with_unseen_device_bounds,
-    without_bounds,
-)
+from gnnperf.predict import intervals
 from gnnperf.predict.request import Mode
 from tests.gnn.data.data_sets import carded
 from tests.predict.predictions import GEMM_0, GEMM_1, Fixed, toy_prediction
@@ -39,7 +31,7 @@ def _runs(data: PreparedData, count: int) -> list[Step]:
 
 def test_what_was_missed_is_what_is_reported(data: PreparedData) -> None:
     """Nine equal runs: the step's interval reaches just to what was measured in each."""
-    result = calibrated({Mode.analytic: lambda step: step.base}, _runs(data, 9))[0]
+    result = intervals.calibrated({Mode.analytic: lambda step: step.base}, _runs(data, 9))[0]
     steps = result.steps["analytic"]
     assert steps.level == pytest.approx(0.9)
     assert steps.devices == result.nodes.devices == ("v100",)
@@ -57,7 +49,7 @@ def test_corrections_in_other_programs_have_intervals_of_left_out_ones(data: Pre
         predicted_us = np.where(hosts, step.nodes["latency_us"] / (1.98 + 0.04 * place / 59), step.base.latency_us)
         programs.append((f"program {place}", step, step.base.with_latencies(predicted_us, source)))
     given = {Mode.analytic: lambda step: step.base}
-    without, result = (calibrated(given, _runs(data, 9), more)[0] for more in ((), programs))
+    without, result = (intervals.calibrated(given, _runs(data, 9), more)[0] for more in ((), programs))
     apart, together = without.nodes.log_bounds, result.nodes.log_bounds
     assert without.unseen_steps is None and result.unseen_steps is not None
     assert result.steps == without.steps and result.unseen_steps.level == 0.9
@@ -70,7 +62,7 @@ def test_corrections_in_other_programs_have_intervals_of_left_out_ones(data: Pre
 def test_nodes_say_how_sure_they_are() -> None:
     bounds = NodeIntervals(0.9, {"v100 | analytic": (np.log(0.5), np.log(2.0))}, ("v100",))
     graph = toy_run(9)
-    estimate = with_calibrated_bounds(AnalyticPredictor().predict(graph, cluster()), cluster(), bounds)
+    estimate = intervals.with_calibrated_bounds(AnalyticPredictor().predict(graph, cluster()), cluster(), bounds)
     assert estimate.latency_low_us[3] == pytest.approx(0.5 * estimate.latency_us[3])
     assert estimate.latency_high_us[3] == pytest.approx(2.0 * estimate.latency_us[3])
 
@@ -80,7 +72,8 @@ STEPS = StepIntervals(0.9, {}, 0.1, 1.0, ("v100",))
 
 def test_a_step_on_hardware_of_the_calibration_has_an_interval() -> None:
     estimate = toy_prediction(hardware="v100")
-    given = with_interval(estimate, replace(STEPS, group_error={"host": 0.0, "compute": 0.2, "collective": 0.0}))
+    uncertain = {"host": 0.0, "compute": 0.2, "collective": 0.0}
+    given = intervals.with_interval(estimate, replace(STEPS, group_error=uncertain))
     compute_us = estimate.critical_us[(estimate.prediction.graph.nodes["node_type"] == "compute").to_numpy()].sum()
     assert given.step_time_interval_us is not None
     assert given.step_time_interval_us[1] == pytest.approx(
@@ -91,20 +84,20 @@ def test_a_step_on_hardware_of_the_calibration_has_an_interval() -> None:
 
 
 @pytest.mark.parametrize(
-    ("hardware", "intervals", "sentences"),
+    ("hardware", "steps", "sentences"),
     [
         ("v100", None, "it comes with a checkpoint"),
         ("h100_sxm", STEPS, "No interval of the step time for h100_sxm: the checkpoint was calibrated on v100 only"),
     ],
 )
-def test_without_an_interval_it_is_stated_why(hardware: str, intervals: StepIntervals | None, sentences: str) -> None:
-    given = with_interval(toy_prediction(hardware=hardware), intervals)
+def test_without_an_interval_it_is_stated_why(hardware: str, steps: StepIntervals | None, sentences: str) -> None:
+    given = intervals.with_interval(toy_prediction(hardware=hardware), steps)
     assert given.step_time_interval_us is None and given.interval_level is None
     assert sentences in given.notes[-1]
 
 
 def test_a_lower_bound_has_no_interval() -> None:
-    given = with_interval(replace(toy_prediction(hardware="v100"), is_lower_bound=True), STEPS)
+    given = intervals.with_interval(replace(toy_prediction(hardware="v100"), is_lower_bound=True), STEPS)
     assert given.step_time_interval_us is None
     assert "lower bound" in given.notes[-1]
 
@@ -118,7 +111,7 @@ def _on(device: str) -> ClusterSpec:
 
 def _bounded(predictor: Fixed, device: str) -> Prediction:
     cluster = _on(device)
-    return with_unseen_device_bounds(predictor.predict(two_rank_graph(), cluster), cluster, INTERVALS)
+    return intervals.with_unseen_device_bounds(predictor.predict(two_rank_graph(), cluster), cluster, INTERVALS)
 
 
 def test_kernels_of_a_family_that_generations_tell_of_have_bounds() -> None:
@@ -148,31 +141,31 @@ EPYC, GRACE, XEON = Processor("Epyc", "AVX512"), Processor("Grace"), Processor("
 
 def test_another_processor_is_named(tmp_path: Path) -> None:
     trace = carded(tmp_path / "mine", XEON)
-    sentences = other_processor(trace, (EPYC, GRACE))
+    sentences = intervals.other_processor(trace, (EPYC, GRACE))
     assert "ran on Xeon (AVX512)" in sentences and "calibrated on Epyc (AVX512), Grace:" in sentences
-    assert other_processor(trace, (EPYC, XEON)) == ""
+    assert intervals.other_processor(trace, (EPYC, XEON)) == ""
 
 
 def test_one_name_may_hide_two_processors(tmp_path: Path) -> None:
     """A virtual machine states "AMD EPYC", whichever generation it is."""
     trace = carded(tmp_path / "mine", Processor("Epyc", "AVX2"))
-    assert "ran on Epyc (AVX2)" in other_processor(trace, (EPYC,))
-    assert other_processor(trace, (Processor("Epyc"),)) == ""  # an older checkpoint states no more
+    assert "ran on Epyc (AVX2)" in intervals.other_processor(trace, (EPYC,))
+    assert intervals.other_processor(trace, (Processor("Epyc"),)) == ""  # an older checkpoint states no more
 
 
 def test_what_is_unknown_states_nothing(tmp_path: Path) -> None:
-    assert other_processor(carded(tmp_path / "mine", XEON), ()) == ""  # an older checkpoint
-    assert other_processor(carded(tmp_path / "bare"), (EPYC,)) == ""
-    assert other_processor(tmp_path / "bare" / "trace.json", (EPYC,)) == ""  # a file
-    assert other_processor(None, (EPYC,)) == ""  # a plan
+    assert intervals.other_processor(carded(tmp_path / "mine", XEON), ()) == ""  # an older checkpoint
+    assert intervals.other_processor(carded(tmp_path / "bare"), (EPYC,)) == ""
+    assert intervals.other_processor(tmp_path / "bare" / "trace.json", (EPYC,)) == ""  # a file
+    assert intervals.other_processor(None, (EPYC,)) == ""  # a plan
 
 
 def test_a_checkpoint_reports_where_its_errors_were_measured() -> None:
-    assert calibrated_on({"training": {"processors": [asdict(EPYC), asdict(GRACE)]}}) == (EPYC, GRACE)
-    assert calibrated_on({"training": {"processors": ["Epyc"]}}) == (Processor("Epyc"),)  # an older one
+    assert intervals.calibrated_on({"training": {"processors": [asdict(EPYC), asdict(GRACE)]}}) == (EPYC, GRACE)
+    assert intervals.calibrated_on({"training": {"processors": ["Epyc"]}}) == (Processor("Epyc"),)  # an older one
     for unknown in ({}, {"training": None}, {"training": {"seed": 0}}, {"training": {"processors": "Epyc"}},
                     {"training": {"processors": [{"capability": "AVX2"}, 7]}}):  # fmt: skip
-        assert calibrated_on(unknown) == ()
+        assert intervals.calibrated_on(unknown) == ()
 
 
 def test_bounds_of_another_processor_are_left_out() -> None:
@@ -184,7 +177,7 @@ def test_bounds_of_another_processor_are_left_out() -> None:
             estimate.latency_low_us[:], estimate.latency_high_us[:] = 1.0, 2.0
             return estimate
 
-    sure, unsure = Sure().predict(graph, cluster), without_bounds(Sure().predict(graph, cluster), "said")
+    sure, unsure = Sure().predict(graph, cluster), intervals.without_bounds(Sure().predict(graph, cluster), "said")
     assert np.isfinite(sure.latency_low_us).all()
     assert np.isnan(unsure.latency_low_us).all() and np.isnan(unsure.latency_high_us).all()
     np.testing.assert_array_equal(unsure.latency_us, sure.latency_us)

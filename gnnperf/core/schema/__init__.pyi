@@ -1,6 +1,7 @@
 from .categories import categorical as categorical
 from .categories import categories_of as categories_of
 from .categories import codes_of as codes_of
+from .categories import in_use as in_use
 from .categories import merged as merged
 from .features import NUM_TEXT_FEATURES as NUM_TEXT_FEATURES
 from .features import WORK_FEATURES as WORK_FEATURES

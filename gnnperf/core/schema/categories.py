@@ -18,6 +18,13 @@ def categorical(codes: np.ndarray, texts: Sequence[str]) -> pd.Categorical[Any]:
     return pd.Categorical.from_codes(codes, dtype=make(tuple(texts)), validate=False)
 
 
+def in_use(codes: np.ndarray, texts: Sequence[str]) -> pd.Categorical[Any]:
+    """[n] from codes (-1 null) of `texts`, without the texts that no row has."""
+    used = np.bincount(codes.astype(np.intp) + 1, minlength=len(texts) + 1)[1:] > 0
+    number = np.append(np.cumsum(used) - 1, -1)
+    return categorical(number[codes], [text for text, is_used in zip(texts, used.tolist(), strict=True) if is_used])
+
+
 def codes_of(column: pd.Series) -> np.ndarray:
     """[n] codes of a categorical column, -1 null; `column.cat` makes a series of them."""
     array: Any = column.array

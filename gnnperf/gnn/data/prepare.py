@@ -12,15 +12,7 @@ import numpy as np
 import pandas as pd
 from torch_geometric.data import HeteroData
 
-from gnnperf.analytic import (
-    SUM_FENCE,
-    AnalyticConstants,
-    AnalyticPredictor,
-    collective_models_of,
-    fit_constants,
-    on_reference_host,
-    read_calibrated_calls,
-)
+from gnnperf import analytic as models
 from gnnperf.core import InputError, Mapped, in_turn
 from gnnperf.gnn.data.cache import cached_graph, content_digest, fingerprint, packed, read_graph
 from gnnperf.gnn.data.features import features
@@ -47,24 +39,24 @@ class Earlier:
 
     vocabulary: Vocabulary  # its tokens; new ones are added behind them
     normalizer: Normalizer  # its scales; ranges widen
-    base: tuple[AnalyticConstants, TypedFloors]  # what its network corrects, and continues to correct
+    base: tuple[models.AnalyticConstants, TypedFloors]  # what its network corrects, and continues to correct
 
 
-def fit_base(config: DataConfig, train: Sequence[RunStep], recording: str) -> AnalyticConstants:
+def fit_base(config: DataConfig, train: Sequence[RunStep], recording: str) -> models.AnalyticConstants:
     """The analytical base, from training runs only, on one kind of device.
 
     On CPUs it has the calibrated ops of the data set's machine, which the card of `recording` names.
     """
     device = train[0].cluster.device
     tables = [Path(path).expanduser() for path in config.op_tables if device.kind == "cpu"]
-    calibrated = read_calibrated_calls(tables)
+    calibrated = models.read_calibrated_calls(tables)
     ours = {processor.name for processor in processors_of([Path(config.path).expanduser() / recording])}
     if calibrated is not None and ours and set(calibrated["device"]) != ours:
         theirs = ", ".join(sorted(set(calibrated["device"])))
         raise InputError(f"op tables of {theirs}, runs on {', '.join(sorted(ours))}", where="data.op_tables",
                          remedy="data.op_tables=[], or tables of the runs' machine")  # fmt: skip
-    own = [on_reference_host(run.graph, run.cluster.host_speed) for run in train]
-    return fit_constants(own, device, calibrated, often_fence=SUM_FENCE)
+    own = [models.on_reference_host(run.graph, run.cluster.host_speed) for run in train]
+    return models.fit_constants(own, device, calibrated, often_fence=models.SUM_FENCE)
 
 
 @dataclass(frozen=True)
@@ -116,7 +108,7 @@ class PreparedData:
     recordings: tuple[Step, ...]
     vocabulary: Vocabulary  # tokens of the training runs, behind those of an earlier training
     # of the analytical base, host overheads fitted on the training runs, or an earlier training's
-    constants: AnalyticConstants
+    constants: models.AnalyticConstants
     floors: TypedFloors  # bases where the analytical model has no prediction
     normalizer: Normalizer  # feature statistics of the training runs, on the scales of an earlier training
     fingerprint: str  # hash of what the steps hold, in all parts; code that makes equal data keeps it
@@ -206,7 +198,7 @@ def prepare(
     else:
         vocabulary, (fitted, floors) = joined(earlier.vocabulary, fit_vocabulary(tables)), earlier.base
     moved = None if source is None else moved_runs(source, [*runs["train"], *runs["val"]])
-    encoder = Encoder(AnalyticPredictor(fitted), vocabulary, floors, Path(config.cache_dir).expanduser(), moved)
+    encoder = Encoder(models.AnalyticPredictor(fitted), vocabulary, floors, Path(config.cache_dir).expanduser(), moved)
     raw = {part: encoder.steps(part, runs[part], mapped) for part in PARTS}
     single = encoder.steps("intervals", result["val"], mapped)
     normalizer = fit_normalizer(step.data for step in raw["train"])
@@ -261,7 +253,7 @@ def _predicted(step: Step) -> tuple[object, ...]:
 class Encoder:
     """Run -> HeteroData, cached on disk."""
 
-    analytic: AnalyticPredictor
+    analytic: models.AnalyticPredictor
     vocabulary: Vocabulary
     floors: TypedFloors
     cache_dir: Path
@@ -293,7 +285,7 @@ class Encoder:
         """The file of its features, named by all that they depend on."""
         graph = run.graph
         measured = content_digest(graph.nodes["latency_us"].to_numpy(), run.isolated, moved_us)  # of no fingerprint
-        fitted = (self.analytic, collective_models_of(run.cluster))  # a file of models may change under its name
+        fitted = (self.analytic, models.collective_models_of(run.cluster))  # a file of models may change under its name
         key = fingerprint(graph.fingerprint, graph.name, graph.steps, measured, run.cluster, fitted, self.vocabulary,
                           self.floors)  # fmt: skip
         return self.cache_dir / "features" / f"{key}.pt"

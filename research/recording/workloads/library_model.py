@@ -12,26 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from gnnperf.core import InputError
-from research.recording.workloads.public_library import (
-    Inputs,
-    Program,
-    classifier,
-    clip,
-    graph,
-    images_to_classes,
-    labeled_pixels,
-    pixels,
-    segmentation,
-    series,
-    sound,
-    spectra,
-    speech_to_text,
-    text,
-    tokens,
-    trainer_of,
-    transformers_model,
-    translation,
-)
+from research.recording.workloads import public_library as public
 from research.recording.workloads.workload import Trainer, Workload
 
 VOCABULARY = 32_000
@@ -59,17 +40,17 @@ class LibraryModel(Workload, kind="library", width="size",
         """The replicated model and batches."""
         if self.model not in MODELS:
             raise InputError(f"unknown model {self.model!r}", where="model", allowed=", ".join(MODELS))
-        return trainer_of(lambda: MODELS[self.model](self), self.precision, self.optimizer, compile=self.compile)
+        return public.trainer_of(lambda: MODELS[self.model](self), self.precision, self.optimizer, compile=self.compile)
 
 
-def _video(name: str, at: LibraryModel) -> Program:
+def _video(name: str, at: LibraryModel) -> public.Program:
     """A video classifier of torchvision: 8 frames."""
     kind = getattr(importlib.import_module("torchvision.models.video"), name)
-    return images_to_classes(kind(weights=None, num_classes=at.classes), (3, 8, at.size, at.size), at)
+    return public.images_to_classes(kind(weights=None, num_classes=at.classes), (3, 8, at.size, at.size), at)
 
 
-def _graph(name: str, at: LibraryModel) -> Program:
-    return graph(name, (NODE_FEATURES, at.size), at.batch * NODES_PER_SAMPLE, at)
+def _graph(name: str, at: LibraryModel) -> public.Program:
+    return public.graph(name, (NODE_FEATURES, at.size), at.batch * NODES_PER_SAMPLE, at)
 
 
 class UNet(nn.Module):
@@ -87,8 +68,8 @@ class UNet(nn.Module):
         """[B, 3, H, W], [B, 1] -> [B, 3, H, W]."""
         first = self.first(images)  # [B, C, H, W]
         inner = self.down(F.avg_pool2d(first, 4)) + self.time(time)[:, :, None, None]  # [B, 2C, H/4, W/4]
-        tokens = self.inner(inner).flatten(2).transpose(1, 2)  # [B, H W / 16, 2C]
-        mixed = tokens + self.attention(tokens, tokens, tokens, need_weights=False)[0]
+        public.tokens = self.inner(inner).flatten(2).transpose(1, 2)  # [B, H W / 16, 2C]
+        mixed = public.tokens + self.attention(public.tokens, public.tokens, public.tokens, need_weights=False)[0]
         below = mixed.transpose(1, 2).unflatten(2, inner.shape[2:])
         merged = torch.cat([F.interpolate(below, scale_factor=4.0), first], dim=1)
         result: torch.Tensor = self.last(self.up(merged))
@@ -100,18 +81,18 @@ def _denoise(before: int, channels: int) -> nn.Sequential:
                          nn.Conv2d(channels, channels, 3, padding=1), nn.GroupNorm(8, channels), nn.SiLU())  # fmt: skip
 
 
-def _diffusion(at: LibraryModel) -> Program:
+def _diffusion(at: LibraryModel) -> public.Program:
     """One denoising step: the noise of a random time is predicted."""
 
-    def inputs() -> Inputs:
+    def inputs() -> public.Inputs:
         return {"x": torch.randn(at.batch, 3, at.size, at.size), "time": torch.rand(at.batch, 1)}
 
-    def loss(run: Callable[..., Any], batch: Inputs) -> torch.Tensor:
+    def loss(run: Callable[..., Any], batch: public.Inputs) -> torch.Tensor:
         noise = torch.randn_like(batch["x"])
         noisy = batch["x"] * (1 - batch["time"][:, :, None, None]) + noise * batch["time"][:, :, None, None]
         return F.mse_loss(run(noisy, batch["time"]).float(), noise)
 
-    return Program(UNet(128), inputs, loss)
+    return public.Program(UNet(128), inputs, loss)
 
 
 class Recurrent(nn.Module):
@@ -124,21 +105,21 @@ class Recurrent(nn.Module):
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         """[B, S] int64 -> [B, S, V]."""
-        logits: torch.Tensor = self.output(self.lstm(self.embed(tokens))[0])
+        logits: torch.Tensor = self.output(self.lstm(self.embed(public.tokens))[0])
         return logits
 
 
-def _lstm(at: LibraryModel) -> Program:
-    def loss(run: Callable[..., Any], batch: Inputs) -> torch.Tensor:
+def _lstm(at: LibraryModel) -> public.Program:
+    def loss(run: Callable[..., Any], batch: public.Inputs) -> torch.Tensor:
         return F.cross_entropy(run(batch["x"]).flatten(0, 1).float(), batch["x"].flatten())
 
-    return Program(Recurrent(1024), lambda: {"x": tokens(at)}, loss)
+    return public.Program(Recurrent(1024), lambda: {"x": public.tokens(at)}, loss)
 
 
-def _adapted(at: LibraryModel) -> Program:
+def _adapted(at: LibraryModel) -> public.Program:
     """LLaMA whose linear layers have low-rank adapters (Hu et al. 2022), which alone are trained."""
     library = importlib.import_module("peft")
-    program = transformers_model("LlamaForCausalLM", LLAMA, text, at)
+    program = public.transformers_model("LlamaForCausalLM", LLAMA, public.text, at)
     return replace(
         program, model=library.get_peft_model(program.model, library.LoraConfig(target_modules="all-linear"))
     )
@@ -178,43 +159,47 @@ CLIP_PARTS = {
 }
 
 
-MODELS: Mapping[str, Callable[[LibraryModel], Program]] = MappingProxyType({
-    "resnet50": partial(classifier, "resnet50", {}),
-    "efficientnet_b0": partial(classifier, "efficientnet_b0", {}),
-    "mobilenetv3": partial(classifier, "mobilenetv3_large_100", {}),
-    "densenet121": partial(classifier, "densenet121", {}),
-    "regnety": partial(classifier, "regnety_016", {}),
-    "convnext": partial(classifier, "convnext_tiny", {}),
-    "vit": partial(classifier, "vit_small_patch16_224", {}),
-    "swin": partial(classifier, "swin_tiny_patch4_window7_224", {}),
-    "mixer": partial(classifier, "mixer_b16_224", {}),
-    "vgg16": partial(classifier, "vgg16_bn", {}),
-    "resnext50": partial(classifier, "resnext50_32x4d", {}),
-    "coatnet": partial(classifier, "coatnet_nano_rw_224", {}),
-    "poolformer": partial(classifier, "poolformer_s12", {}),
-    "mobilevit": partial(classifier, "mobilevitv2_100", {}),
-    "segformer": partial(transformers_model, "SegformerForSemanticSegmentation", {"num_labels": 10}, labeled_pixels),
-    "mae": partial(transformers_model, "ViTMAEForPreTraining", MAE, pixels),
-    "deeplab": partial(segmentation, "deeplabv3_resnet50"),
+MODELS: Mapping[str, Callable[[LibraryModel], public.Program]] = MappingProxyType({
+    "resnet50": partial(public.classifier, "resnet50", {}),
+    "efficientnet_b0": partial(public.classifier, "efficientnet_b0", {}),
+    "mobilenetv3": partial(public.classifier, "mobilenetv3_large_100", {}),
+    "densenet121": partial(public.classifier, "densenet121", {}),
+    "regnety": partial(public.classifier, "regnety_016", {}),
+    "convnext": partial(public.classifier, "convnext_tiny", {}),
+    "vit": partial(public.classifier, "vit_small_patch16_224", {}),
+    "swin": partial(public.classifier, "swin_tiny_patch4_window7_224", {}),
+    "mixer": partial(public.classifier, "mixer_b16_224", {}),
+    "vgg16": partial(public.classifier, "vgg16_bn", {}),
+    "resnext50": partial(public.classifier, "resnext50_32x4d", {}),
+    "coatnet": partial(public.classifier, "coatnet_nano_rw_224", {}),
+    "poolformer": partial(public.classifier, "poolformer_s12", {}),
+    "mobilevit": partial(public.classifier, "mobilevitv2_100", {}),
+    "segformer": partial(public.transformers_model, "SegformerForSemanticSegmentation", {"num_labels": 10},
+                         public.labeled_pixels),
+    "mae": partial(public.transformers_model, "ViTMAEForPreTraining", MAE, public.pixels),
+    "deeplab": partial(public.segmentation, "deeplabv3_resnet50"),
     "video_resnet": partial(_video, "r3d_18"),
-    "gpt2": partial(transformers_model, "GPT2LMHeadModel", GPT2, text),
-    "llama": partial(transformers_model, "LlamaForCausalLM", LLAMA, text),
-    "mixtral": partial(transformers_model, "MixtralForCausalLM", MIXTRAL, text),
-    "qwen3": partial(transformers_model, "Qwen3ForCausalLM", QWEN3, text),
-    "qwen3_moe": partial(transformers_model, "Qwen3MoeForCausalLM", QWEN3_MOE, text),
+    "gpt2": partial(public.transformers_model, "GPT2LMHeadModel", GPT2, public.text),
+    "llama": partial(public.transformers_model, "LlamaForCausalLM", LLAMA, public.text),
+    "mixtral": partial(public.transformers_model, "MixtralForCausalLM", MIXTRAL, public.text),
+    "qwen3": partial(public.transformers_model, "Qwen3ForCausalLM", QWEN3, public.text),
+    "qwen3_moe": partial(public.transformers_model, "Qwen3MoeForCausalLM", QWEN3_MOE, public.text),
     "lora": _adapted,
-    "xlnet": partial(transformers_model, "XLNetLMHeadModel", XLNET, text),
-    "fnet": partial(transformers_model, "FNetForMaskedLM", BERT, text),
-    "bert": partial(transformers_model, "BertForMaskedLM", BERT, text),
-    "deberta": partial(transformers_model, "DebertaV2ForMaskedLM", DEBERTA, text),
-    "t5": partial(transformers_model, "T5ForConditionalGeneration", T5, translation),
-    "bart": partial(transformers_model, "BartForConditionalGeneration", BART, translation),
-    "whisper": partial(transformers_model, "WhisperForConditionalGeneration", WHISPER, partial(speech_to_text, FRAMES)),
-    "wav2vec2": partial(transformers_model, "Wav2Vec2ForCTC", WAV2VEC2, partial(sound, 1, LETTERS)),
-    "conformer": partial(transformers_model, "Wav2Vec2ConformerForCTC", CONFORMER, partial(sound, 1, LETTERS)),
-    "spectrum": partial(transformers_model, "ASTForAudioClassification", SPECTRUM, partial(spectra, 1024, 128)),
-    "patchtst": partial(transformers_model, "PatchTSTForPrediction", PATCHTST, partial(series, 96)),
-    "clip": partial(clip, CLIP_PARTS, 64),
+    "xlnet": partial(public.transformers_model, "XLNetLMHeadModel", XLNET, public.text),
+    "fnet": partial(public.transformers_model, "FNetForMaskedLM", BERT, public.text),
+    "bert": partial(public.transformers_model, "BertForMaskedLM", BERT, public.text),
+    "deberta": partial(public.transformers_model, "DebertaV2ForMaskedLM", DEBERTA, public.text),
+    "t5": partial(public.transformers_model, "T5ForConditionalGeneration", T5, public.translation),
+    "bart": partial(public.transformers_model, "BartForConditionalGeneration", BART, public.translation),
+    "whisper": partial(public.transformers_model, "WhisperForConditionalGeneration", WHISPER,
+                       partial(public.speech_to_text, FRAMES)),
+    "wav2vec2": partial(public.transformers_model, "Wav2Vec2ForCTC", WAV2VEC2, partial(public.sound, 1, LETTERS)),
+    "conformer": partial(public.transformers_model, "Wav2Vec2ConformerForCTC", CONFORMER,
+                         partial(public.sound, 1, LETTERS)),
+    "spectrum": partial(public.transformers_model, "ASTForAudioClassification", SPECTRUM,
+                        partial(public.spectra, 1024, 128)),
+    "patchtst": partial(public.transformers_model, "PatchTSTForPrediction", PATCHTST, partial(public.series, 96)),
+    "clip": partial(public.clip, CLIP_PARTS, 64),
     "gcn": partial(_graph, "GCN"),
     "gat": partial(_graph, "GAT"),
     "graph_sage": partial(_graph, "GraphSAGE"),

@@ -15,28 +15,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from gnnperf.core import InputError
-from research.recording.workloads.public_library import (
-    MEL,
-    Inputs,
-    Program,
-    classifier,
-    clip,
-    graph,
-    images_to_classes,
-    labeled_pixels,
-    labels,
-    pixels,
-    segmentation,
-    series,
-    sound,
-    spectra,
-    speech_to_text,
-    text,
-    tokens,
-    trainer_of,
-    transformers_model,
-    translation,
-)
+from research.recording.workloads import public_library as public
 from research.recording.workloads.workload import Trainer, Workload
 
 VOCABULARY, HEAD = 2000, 16  # HEAD: channels of an attention head
@@ -62,7 +41,7 @@ class SmallModel(Workload, kind="small", width="hidden",
         """The replicated model and batches."""
         if self.model not in SMALL_MODELS:
             raise InputError(f"unknown model {self.model!r}", where="model", allowed=", ".join(SMALL_MODELS))
-        return trainer_of(lambda: SMALL_MODELS[self.model](self), "float32", self.optimizer)
+        return public.trainer_of(lambda: SMALL_MODELS[self.model](self), "float32", self.optimizer)
 
 
 @dataclass(frozen=True)
@@ -99,12 +78,13 @@ TWO_STACKS = Settings({"d_model": 1, "encoder_ffn_dim": 4, "decoder_ffn_dim": 4}
                       {"encoder_attention_heads": 1, "decoder_attention_heads": 1},
                       fixed={"encoder_layers": 2, "decoder_layers": 2, "vocab_size": VOCABULARY})  # fmt: skip
 WHISPER = replace(TWO_STACKS, fixed={**TWO_STACKS.fixed,
-    "num_mel_bins": MEL, "max_source_positions": FRAMES // 2, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
-    "decoder_start_token_id": 1, "suppress_tokens": None, "begin_suppress_tokens": None})  # fmt: skip
+    "num_mel_bins": public.MEL, "max_source_positions": FRAMES // 2, "pad_token_id": 0, "bos_token_id": 1,
+    "eos_token_id": 2, "decoder_start_token_id": 1, "suppress_tokens": None,
+    "begin_suppress_tokens": None})  # fmt: skip
 PART = Settings({"hidden_size": 1, "intermediate_size": 4}, {"num_attention_heads": 1}, fixed={"num_hidden_layers": 2})
 WAVES = replace(PART, fixed={**PART.fixed, "mask_time_prob": 0.0, "layerdrop": 0.0, "num_conv_pos_embedding_groups": 4,
                                           "num_conv_pos_embeddings": 32})  # fmt: skip
-SPECTRUM = replace(PART, fixed={**PART.fixed, "max_length": FRAMES, "num_mel_bins": MEL, "num_labels": 100})
+SPECTRUM = replace(PART, fixed={**PART.fixed, "max_length": FRAMES, "num_mel_bins": public.MEL, "num_labels": 100})
 MASKED_IMAGES = replace(
     PART, times={**PART.times, "decoder_hidden_size": 1, "decoder_intermediate_size": 4},
     heads={"num_attention_heads": 1, "decoder_num_attention_heads": 1}, sizes=("image_size",),
@@ -121,62 +101,64 @@ PYRAMID = Settings({"decoder_hidden_size": 1}, fixed={
 PATCHES = Settings({"embed_dim": 1}, {"num_heads": 1}, ("img_size",), {"patch_size": 8, "depth": 4})
 
 
-def _replaced(at: SmallModel) -> Inputs:
+def _replaced(at: SmallModel) -> public.Inputs:
     """Which tokens another model replaced."""
-    return {"input_ids": tokens(at), "labels": torch.randint(0, 2, (at.batch, at.size))}
+    return {"input_ids": public.tokens(at), "labels": torch.randint(0, 2, (at.batch, at.size))}
 
 
-def _classifier(name: str, settings: Settings, at: SmallModel) -> Program:
-    return classifier(name, settings.of(at), at)
+def _classifier(name: str, settings: Settings, at: SmallModel) -> public.Program:
+    return public.classifier(name, settings.of(at), at)
 
 
-def _windows(at: SmallModel) -> Program:
+def _windows(at: SmallModel) -> public.Program:
     heads = max(at.hidden // HEAD, 1)
-    return classifier("swin_tiny_patch4_window7_224", {
+    return public.classifier("swin_tiny_patch4_window7_224", {
         "img_size": at.size, "patch_size": 4, "window_size": 4, "embed_dim": at.hidden, "depths": (2, 2),
         "num_heads": (heads, 2 * heads)}, at)  # fmt: skip
 
 
-def _stages(at: SmallModel) -> Program:
+def _stages(at: SmallModel) -> public.Program:
     widths = (at.hidden, at.hidden, 2 * at.hidden, 2 * at.hidden)
-    return classifier("convnext_atto", {"depths": (1, 1, 2, 1), "dims": widths}, at)
+    return public.classifier("convnext_atto", {"depths": (1, 1, 2, 1), "dims": widths}, at)
 
 
-def _mixer(at: SmallModel, **parts: object) -> Program:
+def _mixer(at: SmallModel, **parts: object) -> public.Program:
     """A classifier of timm that mixes patches by linear layers."""
     kind = importlib.import_module("timm.models.mlp_mixer").MlpMixer
     model = kind(at.classes, img_size=at.size, patch_size=8, num_blocks=4, embed_dim=at.hidden, **parts)
-    return images_to_classes(model, (3, at.size, at.size), at)
+    return public.images_to_classes(model, (3, at.size, at.size), at)
 
 
-def _residual_mixer(at: SmallModel) -> Program:
+def _residual_mixer(at: SmallModel) -> public.Program:
     library = importlib.import_module("timm.models.mlp_mixer")
     return _mixer(at, block_layer=library.ResBlock, norm_layer=library.Affine, mlp_ratio=4)
 
 
-def _video(at: SmallModel) -> Program:
+def _video(at: SmallModel) -> public.Program:
     """Convolutions over 4 frames, factored into space and time (Tran et al. 2018)."""
     blocks: list[nn.Module] = []
     for before, after in ((3, at.hidden), (at.hidden, at.hidden), (at.hidden, 2 * at.hidden)):
         blocks += [nn.Conv3d(before, after, (1, 3, 3), stride=(1, 2, 2), padding=(0, 1, 1)),
                    nn.Conv3d(after, after, (3, 1, 1), padding=(1, 0, 0)), nn.BatchNorm3d(after), nn.ReLU()]  # fmt: skip
     model = nn.Sequential(*blocks, nn.AdaptiveAvgPool3d(1), nn.Flatten(), nn.Linear(2 * at.hidden, at.classes))
-    return images_to_classes(model, (3, 4, at.size, at.size), at)
+    return public.images_to_classes(model, (3, 4, at.size, at.size), at)
 
 
-def _transformers(name: str, settings: Settings, inputs: Callable[[SmallModel], Inputs], at: SmallModel) -> Program:
-    return transformers_model(name, settings.of(at), inputs, at)
+def _transformers(
+    name: str, settings: Settings, inputs: Callable[[SmallModel], public.Inputs], at: SmallModel
+) -> public.Program:
+    return public.transformers_model(name, settings.of(at), inputs, at)
 
 
-def _clip(at: SmallModel) -> Program:
+def _clip(at: SmallModel) -> public.Program:
     part = PART.of(at)
     images = part | {"image_size": at.size, "patch_size": 8}
     parts = {"text_config": part | {"vocab_size": VOCABULARY}, "vision_config": images, "projection_dim": at.hidden}
-    return clip(parts, 16, at)
+    return public.clip(parts, 16, at)
 
 
-def _graph(name: str, at: SmallModel) -> Program:
-    return graph(name, (at.size, at.hidden), at.batch * NODES_PER_SAMPLE, at)
+def _graph(name: str, at: SmallModel) -> public.Program:
+    return public.graph(name, (at.size, at.hidden), at.batch * NODES_PER_SAMPLE, at)
 
 
 class Adversaries(nn.Module):
@@ -198,16 +180,16 @@ class Adversaries(nn.Module):
         return logits
 
 
-def _adversaries(at: SmallModel) -> Program:
-    def inputs() -> Inputs:
+def _adversaries(at: SmallModel) -> public.Program:
+    def inputs() -> public.Inputs:
         return {"noise": torch.randn(at.batch, 64, 1, 1), "images": torch.randn(at.batch, 3, 16, 16),
                 "y": torch.cat([torch.zeros(at.batch, 1), torch.ones(at.batch, 1)])}  # fmt: skip
 
-    def loss(run: Callable[..., Any], batch: Inputs) -> torch.Tensor:
+    def loss(run: Callable[..., Any], batch: public.Inputs) -> torch.Tensor:
         logits = run(batch["noise"], batch["images"]).float()
         return F.binary_cross_entropy_with_logits(logits, batch["y"])
 
-    return Program(Adversaries(at.hidden), inputs, loss)
+    return public.Program(Adversaries(at.hidden), inputs, loss)
 
 
 class Attentive(nn.Module):
@@ -221,19 +203,19 @@ class Attentive(nn.Module):
 
     def forward(self, tokens: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         """[B, S] and [B, T] int64 -> [B, T, V]."""
-        memory, state = self.encoder(self.embed(tokens))  # [B, S, H]
+        memory, state = self.encoder(self.embed(public.tokens))  # [B, S, H]
         decoded, _ = self.decoder(self.embed(target), state)  # [B, T, H]
         weights = torch.softmax(decoded @ memory.transpose(1, 2), dim=-1)  # [B, T, S]
         logits: torch.Tensor = self.output(torch.cat([weights @ memory, decoded], dim=-1))
         return logits
 
 
-def _attentive(at: SmallModel) -> Program:
-    def loss(run: Callable[..., Any], batch: Inputs) -> torch.Tensor:
+def _attentive(at: SmallModel) -> public.Program:
+    def loss(run: Callable[..., Any], batch: public.Inputs) -> torch.Tensor:
         logits = run(batch["input_ids"], batch["labels"])
         return F.cross_entropy(logits.flatten(0, 1).float(), batch["labels"].flatten(), label_smoothing=0.1)
 
-    return Program(Attentive(at.hidden), lambda: translation(at), loss)
+    return public.Program(Attentive(at.hidden), lambda: public.translation(at), loss)
 
 
 class Factorization(nn.Module):
@@ -252,53 +234,55 @@ class Factorization(nn.Module):
         return result
 
 
-def _factorization(at: SmallModel) -> Program:
-    def inputs() -> Inputs:
+def _factorization(at: SmallModel) -> public.Program:
+    def inputs() -> public.Inputs:
         return {"x": torch.randint(0, 20_000, (at.batch, 16)), "y": torch.randint(0, 2, (at.batch, 1)).float()}
 
-    def loss(run: Callable[..., Any], batch: Inputs) -> torch.Tensor:
+    def loss(run: Callable[..., Any], batch: public.Inputs) -> torch.Tensor:
         return F.binary_cross_entropy_with_logits(run(batch["x"]).float(), batch["y"])
 
-    return Program(Factorization(at.hidden), inputs, loss)
+    return public.Program(Factorization(at.hidden), inputs, loss)
 
 
-SMALL_MODELS: Mapping[str, Callable[[SmallModel], Program]] = MappingProxyType({
+SMALL_MODELS: Mapping[str, Callable[[SmallModel], public.Program]] = MappingProxyType({
     "resnet": partial(_classifier, "resnet10t", Settings()),
     "mobilenet": partial(_classifier, "mobilenetv3_small_050", Settings()),
     "regnet": partial(_classifier, "regnetx_002", Settings()),
     "ghostnet": partial(_classifier, "ghostnet_050", Settings()),
     "efficientnet": partial(_classifier, "tinynet_e", Settings()),
     "convnext": _stages,
-    "densenet": lambda at: classifier(
+    "densenet": lambda at: public.classifier(
         "densenet121", {"growth_rate": at.hidden // 4, "block_config": (2, 2, 2, 2)}, at),
     "vit": partial(_classifier, "vit_tiny_patch16_224", PATCHES),
     "swin": _windows,
     "mixer": _mixer,
     "resmlp": _residual_mixer,
-    "lraspp": partial(segmentation, "lraspp_mobilenet_v3_large"),
+    "lraspp": partial(public.segmentation, "lraspp_mobilenet_v3_large"),
     "video": _video,
-    "gpt2": partial(_transformers, "GPT2LMHeadModel", GPT, text),
-    "llama": partial(_transformers, "LlamaForCausalLM", GROUPED, text),
-    "mixtral": partial(_transformers, "MixtralForCausalLM", EXPERTS, text),
-    "mamba": partial(_transformers, "MambaForCausalLM", STATE_SPACE, text),
-    "xlnet": partial(_transformers, "XLNetLMHeadModel", PERMUTED, text),
-    "bert": partial(_transformers, "BertForMaskedLM", ENCODER, text),
-    "deberta": partial(_transformers, "DebertaV2ForMaskedLM", RELATIVE, text),
+    "gpt2": partial(_transformers, "GPT2LMHeadModel", GPT, public.text),
+    "llama": partial(_transformers, "LlamaForCausalLM", GROUPED, public.text),
+    "mixtral": partial(_transformers, "MixtralForCausalLM", EXPERTS, public.text),
+    "mamba": partial(_transformers, "MambaForCausalLM", STATE_SPACE, public.text),
+    "xlnet": partial(_transformers, "XLNetLMHeadModel", PERMUTED, public.text),
+    "bert": partial(_transformers, "BertForMaskedLM", ENCODER, public.text),
+    "deberta": partial(_transformers, "DebertaV2ForMaskedLM", RELATIVE, public.text),
     "electra": partial(_transformers, "ElectraForPreTraining", NARROW, _replaced),
     "albert": partial(_transformers, "AlbertForSequenceClassification", NARROW, lambda at: {
-        "input_ids": tokens(at), "labels": labels(at)}),
-    "fnet": partial(_transformers, "FNetForMaskedLM", ENCODER, text),
-    "t5": partial(_transformers, "T5ForConditionalGeneration", T5, translation),
-    "bart": partial(_transformers, "BartForConditionalGeneration", TWO_STACKS, translation),
-    "whisper": partial(_transformers, "WhisperForConditionalGeneration", WHISPER, partial(speech_to_text, FRAMES)),
-    "wav2vec2": lambda at: transformers_model(
-        "Wav2Vec2ForCTC", WAVES.of(at) | {"conv_dim": (at.hidden,) * 7}, partial(sound, 100, 4), at),
-    "spectrum": partial(_transformers, "ASTForAudioClassification", SPECTRUM, partial(spectra, FRAMES, MEL)),
-    "patchtst": partial(_transformers, "PatchTSTForPrediction", SERIES, partial(series, 24)),
-    "segformer": lambda at: transformers_model(
+        "input_ids": public.tokens(at), "labels": public.labels(at)}),
+    "fnet": partial(_transformers, "FNetForMaskedLM", ENCODER, public.text),
+    "t5": partial(_transformers, "T5ForConditionalGeneration", T5, public.translation),
+    "bart": partial(_transformers, "BartForConditionalGeneration", TWO_STACKS, public.translation),
+    "whisper": partial(_transformers, "WhisperForConditionalGeneration", WHISPER,
+                       partial(public.speech_to_text, FRAMES)),
+    "wav2vec2": lambda at: public.transformers_model(
+        "Wav2Vec2ForCTC", WAVES.of(at) | {"conv_dim": (at.hidden,) * 7}, partial(public.sound, 100, 4), at),
+    "spectrum": partial(_transformers, "ASTForAudioClassification", SPECTRUM,
+                        partial(public.spectra, FRAMES, public.MEL)),
+    "patchtst": partial(_transformers, "PatchTSTForPrediction", SERIES, partial(public.series, 24)),
+    "segformer": lambda at: public.transformers_model(
         "SegformerForSemanticSegmentation", PYRAMID.of(at) | {"hidden_sizes": [at.hidden, 2 * at.hidden]},
-        labeled_pixels, at),
-    "mae": partial(_transformers, "ViTMAEForPreTraining", MASKED_IMAGES, pixels),
+        public.labeled_pixels, at),
+    "mae": partial(_transformers, "ViTMAEForPreTraining", MASKED_IMAGES, public.pixels),
     "clip": _clip,
     "gcn": partial(_graph, "GCN"),
     "gat": partial(_graph, "GAT"),
