@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _NAMED = 10
 GRAPH = "graph"
-MANY_EVENTS = 500_000  # written while the graph is built, they would take too much memory
+MANY_EVENTS = 500_000  # packed while the graph is built, they would take too much memory
 PROCESS_BYTES = 300 * 2**20  # of the process before it reads
 WINDOW = re.compile(r"steps_\d+-\d+")
 ABOUT = "Read one run, build its execution graph, and write both as Parquet; other commands read the folder."
@@ -112,11 +112,11 @@ def _import_windows(path: Path, out: Path, budget_bytes: float, steps: range | N
 
 
 def _written(run: RunTrace, folder: Path) -> ExecutionGraph:
-    """The graph of a run, after tables and graph are in the folder; a copy of the process writes small tables."""
-    from contextlib import nullcontext
+    """The graph of a run, after it and the tables are in the folder; a copy of the process writes the tables."""
+    from contextlib import ExitStack
     from functools import partial
 
-    from gnnperf.core import copyable_cores, in_copy, task
+    from gnnperf.core import copyable_cores, in_copy, return_freed_memory, task
     from gnnperf.graph import storage as graph_storage
     from gnnperf.graph.build import build_graph
     from gnnperf.trace import storage as trace_storage
@@ -124,14 +124,18 @@ def _written(run: RunTrace, folder: Path) -> ExecutionGraph:
     for name in (trace_storage.IMPORTED, GRAPH):
         (folder / name).mkdir()
     write = partial(trace_storage.write_files, run, folder / trace_storage.IMPORTED)
-    is_copied = sum(len(table.events) for table in run.tables) <= MANY_EVENTS and copyable_cores() > 1
-    with task("writing", 2, "folders") as advance, in_copy(write) if is_copied else nullcontext(write) as written:
-        if not is_copied:
-            written()
+    with task("writing", 2, "folders") as advance, ExitStack() as copies:
+
+        def writing() -> Callable[[], None]:
+            return copies.enter_context(in_copy(write)) if copyable_cores() > 1 else write
+
+        written = writing() if sum(len(table.events) for table in run.tables) <= MANY_EVENTS else None
         graph = build_graph(run)
-        if is_copied:
-            written()
-        advance(1.0)
+        if written is None:
+            return_freed_memory()
+            written = writing()
         graph_storage.write_files(graph, folder / GRAPH)
+        advance(1.0)
+        written()
         advance(1.0)
     return graph

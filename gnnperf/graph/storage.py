@@ -126,7 +126,9 @@ def write_files(graph: ExecutionGraph, folder: Path) -> None:
 def _write(frame: pd.DataFrame, path: Path, meta: bytes) -> None:
     table = pa.Table.from_pandas(frame, preserve_index=False)
     table = table.replace_schema_metadata({**(table.schema.metadata or {}), _META_KEY: meta})
-    pq.write_table(table, path, compression="zstd")
+    texts = [field.name for field in table.schema if pa.types.is_dictionary(field.type)]
+    # To find the few distinct values of numbers takes long, and there are many; nothing reads statistics.
+    pq.write_table(table, path, compression="zstd", use_dictionary=texts, write_statistics=False)
 
 
 def read_graph(directory: Path) -> ExecutionGraph:
