@@ -4,10 +4,11 @@
 
 The steps of `trace_evidence`'s forecasts. Figures: the sum of host work, also without stalls; kernels without a closed
 form (sum of |error| over measured time; without a prediction all of it); the step without stalls. A fifth: of the nodes
-of the other steps, drawn once; a node takes the mean of the finest group of CLASSES with one. Nothing is fitted but
-the constants of one row: hosts of the project do not count there.
+of the other steps, drawn DRAWS times; a host node takes the mean of the finest group of CLASSES with one, a kernel the
+groups of POOLED. Nothing is fitted but the constants of one row: hosts of the project do not count there.
 """
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -28,7 +29,7 @@ from research.fitting.gpu_constants import RUNS, fit_hosts, host_graphs
 
 BLIND_ROW, LEFT_OUT_ROW = "none (blind)", "none, host constants without the project"
 FIFTH, WHOLE = "a fifth of the other steps' nodes", "another step (`evidence=other_steps`)"
-SHARE = 0.2  # that is drawn
+SHARE, DRAWS = 0.2, 5  # that is drawn, and how often
 CLASSES: tuple[list[str], ...] = (
     ["op_name", "input_dims", "event_name"],
     ["event_name"],
@@ -36,6 +37,8 @@ CLASSES: tuple[list[str], ...] = (
     ["family"],
     [],
 )  # and the segment
+POOLED = (["size"], ["family"], ["op_name"], ["event_name"], ["event_name", "size"], CLASSES[0])
+LEAST_US = 0.1  # of a kernel, in logarithms
 FIGURES = ("hosts", "hosts without stalls", "kernels without closed form", "step without stalls")
 
 
@@ -46,9 +49,9 @@ def parts(run: str, graph: ExecutionGraph) -> list[dict[str, object]]:
         return []
     steps = [measured_step(graph, label) for label in graph.steps]
     steady = [one.without_stalls() for one in steps]
-    fifths = zip(graph.steps, steps, steady, class_means(steps), class_means(steady), strict=True)
+    fifths = [zip(class_means(steps, draw), class_means(steady, draw), strict=True) for draw in range(DRAWS)]
     rows: list[dict[str, object]] = []
-    for label, own, calm, fifth_us, calm_fifth_us in fifths:
+    for label, own, calm, *drawn in zip(graph.steps, steps, steady, *fifths, strict=True):
         if label.period_us is None:
             continue
         blind, other = blind_prediction(graph, label.step), forecast_step(graph, label)
@@ -66,7 +69,7 @@ def parts(run: str, graph: ExecutionGraph) -> list[dict[str, object]]:
         for evidence, us, steady_us, time_us in (
             (BLIND_ROW, blind_us, blind_us, blind_step_us),
             (LEFT_OUT_ROW, left_out_us, left_out_us, left_out_step_us),
-            (FIFTH, fifth_us, calm_fifth_us, math.nan),
+            *((FIFTH, *fifth_us, math.nan) for fifth_us in drawn),
             (WHOLE, _copied(own, other), _copied(own, other.without_stalls()), forecast_us),
         ):
             off_us, bare_us = np.abs(np.nan_to_num(us) - own.latency_us)[bare].sum(), own.latency_us[bare].sum()
@@ -88,12 +91,13 @@ def constants_without(project: str) -> AnalyticConstants:
     )
 
 
-def class_means(steps: Sequence[MeasuredStep]) -> list[np.ndarray]:
+def class_means(steps: Sequence[MeasuredStep], draw: int = 0) -> list[np.ndarray]:
     """Of each step [num_nodes] means over drawn nodes of the other steps; NaN where no class has one."""
     nodes = pd.concat([one.graph.nodes for one in steps], ignore_index=True)
     us, result = np.concatenate([one.latency_us for one in steps]), []
     place = np.repeat(np.arange(len(steps)), [one.graph.num_nodes for one in steps])
-    drawn = (np.random.default_rng(0).random(len(us)) < SHARE) & np.isfinite(us)
+    drawn = (np.random.default_rng(draw).random(len(us)) < SHARE) & np.isfinite(us)
+    kernel = (nodes["node_type"] == NodeType.COMPUTE).to_numpy()
     codes = [nodes.groupby(["node_type", "segment", *more], observed=True, dropna=False).ngroup().to_numpy()
              for more in CLASSES]  # fmt: skip
     for number in range(len(steps)):
@@ -103,8 +107,29 @@ def class_means(steps: Sequence[MeasuredStep]) -> list[np.ndarray]:
             sums, counts = (np.bincount(code[known], weight, code.max() + 1) for weight in (us[known], None))
             mean_us = np.divide(sums, counts, out=np.full(len(sums), np.nan), where=counts > 0)[code[own]]
             means_us = np.where(np.isnan(means_us), mean_us, means_us)
+        if (known & kernel).any():
+            means_us[kernel[own]] = pooled_us(nodes[kernel], us[kernel], known[kernel])[own[kernel]]
         result.append(means_us)
     return result
+
+
+def pooled_us(kernels: pd.DataFrame, us: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """[num_kernels] us from those that are known [num_kernels]: geometric means, group by group of POOLED.
+
+    A group moves the estimate of the groups before it, which count as one kernel more. The size is the number of
+    threads, in powers of two.
+    """
+    threads = np.ones(len(kernels))
+    for column in ("grid", "block"):
+        threads *= kernels[column].astype(object).map(lambda text: math.prod(json.loads(text)), na_action="ignore")
+    kernels = kernels.assign(size=np.log2(threads.astype(float)).round())
+    log_us = np.log(np.maximum(us, LEAST_US))
+    result = np.full(len(kernels), log_us[known].mean())
+    for columns in POOLED:
+        code = kernels.groupby(columns, observed=True, dropna=False).ngroup().to_numpy()
+        sums, counts = (np.bincount(code[known], of, code.max() + 1) for of in ((log_us - result)[known], None))
+        result += (sums / (counts + 1))[code]
+    return np.exp(result)
 
 
 def _copied(own: MeasuredStep, other: MeasuredStep) -> np.ndarray:

@@ -9,22 +9,7 @@ block    x -- conv norm relu -- conv norm [relu -- conv norm] -- + -- relu
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gnnperf.generate.convolutional.layers import (
-    FLOAT,
-    Activation,
-    B,
-    Convolution,
-    F,
-    Lines,
-    Named,
-    Norm,
-    Pool,
-    Sum,
-    copied,
-    copy_name,
-    parameter_as_used,
-    with_gradients,
-)
+from gnnperf.generate.convolutional import layers as parts
 from gnnperf.generate.convolutional.plan import WIDENED, Block, ConvolutionalPlan, Training
 from gnnperf.generate.transformer.items import Line, op, used, views
 from gnnperf.graph import Tensor
@@ -37,7 +22,7 @@ class Head:
     """[N, C, I, I] to a loss."""
 
     training: Training
-    x: Named  # of the last block
+    x: parts.Named  # of the last block
     classes: int  # K
 
     @property
@@ -52,51 +37,51 @@ class Head:
     def _rows(self, columns: int, dtype: str) -> Tensor:
         return Tensor((self.x.tensor.shape[0], columns), dtype)
 
-    def forward(self) -> Lines:
+    def forward(self) -> parts.Lines:
         """Mean, product, logarithm of softmax, loss."""
         dtype = self.x.tensor.dtype
-        mean, logits = self._rows(self._channels, dtype), Named("logits", self._rows(self.classes, dtype))
-        weights, weight = parameter_as_used(self.training, "fc.weight", (self.classes, self._channels))
-        biases, bias = parameter_as_used(self.training, "fc.bias", (self.classes,))
+        mean, logits = self._rows(self._channels, dtype), parts.Named("logits", self._rows(self.classes, dtype))
+        weights, weight = parts.parameter_as_used(self.training, "fc.weight", (self.classes, self._channels))
+        biases, bias = parts.parameter_as_used(self.training, "fc.bias", (self.classes,))
         across = Tensor((self._channels, self.classes), dtype)
-        full = Named("full", self._rows(self.classes, FLOAT)) if self.training.is_mixed else logits
-        logarithms = self._rows(self.classes, FLOAT)
-        average = op("aten::mean", F, self.x.tensor, None, None, None, values=["", "[-1, -2]", "True", ""])
-        softmax = op("aten::_log_softmax", F, full.tensor, None, None, values=["", "1", "False"])
+        full = parts.Named("full", self._rows(self.classes, parts.FLOAT)) if self.training.is_mixed else logits
+        logarithms = self._rows(self.classes, parts.FLOAT)
+        average = op("aten::mean", parts.F, self.x.tensor, None, None, None, values=["", "[-1, -2]", "True", ""])
+        softmax = op("aten::_log_softmax", parts.F, full.tensor, None, None, values=["", "1", "False"])
         return (
-            views(F, "adaptive_avg_pool2d"),
+            views(parts.F, "adaptive_avg_pool2d"),
             *used(average, self.x.name, mean=mean),
-            views(F, "flatten", "view"), *weights, *biases, views(F, "linear", "t", "transpose"),
-            *used(op("aten::addmm", F, bias.tensor, mean, across), f"mean {weight.name} {bias.name}",
+            views(parts.F, "flatten", "view"), *weights, *biases, views(parts.F, "linear", "t", "transpose"),
+            *used(op("aten::addmm", parts.F, bias.tensor, mean, across), f"mean {weight.name} {bias.name}",
                   logits=logits.tensor),
-            views(F, "cross_entropy_loss"),
-            *(copied(F, logits, full) if self.training.is_mixed else ()),
+            views(parts.F, "cross_entropy_loss"),
+            *(parts.copied(parts.F, logits, full) if self.training.is_mixed else ()),
             *used(softmax, full.name, logarithms=logarithms),
-            *used(op("aten::nll_loss_forward", F, logarithms, self._labels), "logarithms"),
+            *used(op("aten::nll_loss_forward", parts.F, logarithms, self._labels), "logarithms"),
         )  # fmt: skip
 
-    def backward(self) -> tuple[Lines, str]:
+    def backward(self) -> tuple[parts.Lines, str]:
         """From the loss to the gradient of the last block's result."""
-        dtype, full = self.x.tensor.dtype, self._rows(self.classes, FLOAT)
-        scores = Named("d_full", full)
-        logits = Named("d_logits", self._rows(self.classes, dtype)) if self.training.is_mixed else scores
+        dtype, full = self.x.tensor.dtype, self._rows(self.classes, parts.FLOAT)
+        scores = parts.Named("d_full", full)
+        logits = parts.Named("d_logits", self._rows(self.classes, dtype)) if self.training.is_mixed else scores
         mean, weight = self._rows(self._channels, dtype), Tensor((self.classes, self._channels), dtype)
-        total = op("aten::sum", B, logits.tensor, None, None, values=["", "[0]", "True"])
-        product = op("aten::mm", B, Tensor((self.classes, self.x.tensor.shape[0]), dtype), mean)
-        taken = f"{logits.name} {copy_name(self.training, 'fc.weight')}"
+        total = op("aten::sum", parts.B, logits.tensor, None, None, values=["", "[0]", "True"])
+        product = op("aten::mm", parts.B, Tensor((self.classes, self.x.tensor.shape[0]), dtype), mean)
+        taken = f"{logits.name} {parts.copy_name(self.training, 'fc.weight')}"
         return (
-            *used(op("aten::fill_", B, Tensor((), FLOAT), None)),
-            *used(op("aten::nll_loss_backward", B, Tensor((), FLOAT), full, self._labels), "logarithms",
+            *used(op("aten::fill_", parts.B, Tensor((), parts.FLOAT), None)),
+            *used(op("aten::nll_loss_backward", parts.B, Tensor((), parts.FLOAT), full, self._labels), "logarithms",
                   d_logarithms=full),
-            *used(op("aten::_log_softmax_backward_data", B, full, full), "d_logarithms logarithms", d_full=full),
-            *(copied(B, scores, logits) if self.training.is_mixed else ()),
-            views(B, "t", "transpose"),
-            *used(op("aten::mm", B, logits.tensor, weight), taken, d_mean=mean),
-            *with_gradients(used(total, logits.name), Named("fc.bias", Tensor((self.classes,), dtype))),
-            views(B, "t", "transpose"),
-            *with_gradients(used(product, f"{logits.name} mean"), Named("fc.weight", weight)),
-            views(B, "t", "transpose", "view", "expand"),
-            *used(op("aten::div", B, self.x.tensor, None), "d_mean", d_x=self.x.tensor),
+            *used(op("aten::_log_softmax_backward_data", parts.B, full, full), "d_logarithms logarithms", d_full=full),
+            *(parts.copied(parts.B, scores, logits) if self.training.is_mixed else ()),
+            views(parts.B, "t", "transpose"),
+            *used(op("aten::mm", parts.B, logits.tensor, weight), taken, d_mean=mean),
+            *parts.with_gradients(used(total, logits.name), parts.Named("fc.bias", Tensor((self.classes,), dtype))),
+            views(parts.B, "t", "transpose"),
+            *parts.with_gradients(used(product, f"{logits.name} mean"), parts.Named("fc.weight", weight)),
+            views(parts.B, "t", "transpose", "view", "expand"),
+            *used(op("aten::div", parts.B, self.x.tensor, None), "d_mean", d_x=self.x.tensor),
         ), "d_x"  # fmt: skip
 
     @property
@@ -104,7 +89,7 @@ class Head:
         return Tensor((self.x.tensor.shape[0],), "int64")
 
 
-Layer = Convolution | Norm | Activation | Pool
+Layer = parts.Convolution | parts.Norm | parts.Activation | parts.Pool
 COLORS = 3
 
 
@@ -112,23 +97,23 @@ COLORS = 3
 class Residual:
     """A block: two ways from its input to a sum, and an activation."""
 
-    x: Named
+    x: parts.Named
     main: tuple[Layer, ...]
     shortcut: tuple[Layer, ...]
-    total: Sum
-    last: Activation
+    total: parts.Sum
+    last: parts.Activation
 
-    def forward(self) -> Lines:
+    def forward(self) -> parts.Lines:
         """The long way first."""
         layers = (*self.main, *self.shortcut, self.total, self.last)
         return tuple(line for layer in layers for line in layer.forward())
 
-    def backward(self, gradient: str) -> tuple[Lines, str]:
+    def backward(self, gradient: str) -> tuple[parts.Lines, str]:
         """What was computed last comes first: the shortcut, then the long way; their gradients are added."""
         last, both = self.last.backward(gradient)
         aside, side = _backward(self.shortcut, both)
         along, main = _backward(self.main, both)
-        added = op("aten::add_", B, self.x.tensor, self.x.tensor)  # by autograd: the later one to the earlier one
+        added = op("aten::add_", parts.B, self.x.tensor, self.x.tensor)  # by autograd: the later one to the earlier one
         return (*last, *aside, *along, *used(added, f"{side} {main}")), side
 
     @property
@@ -142,8 +127,8 @@ class Passes:
     """A step but for the optimizer."""
 
     # forward, backward: in order
-    forward: Lines
-    backward: Lines
+    forward: parts.Lines
+    backward: parts.Lines
     parameters: tuple[int, ...]  # elements of each, in the order of layers
     norm_channels: tuple[int, ...]  # of each norm: it keeps two running statistics and a counter
 
@@ -160,32 +145,32 @@ def network_passes(plan: ConvolutionalPlan) -> Passes:
     backward, _ = _backward(layers, gradient)
     parameters = [n for layer in layers for n in layer.parameters]
     inner = (*stem, *(layer for block in blocks for layer in (*block.main, *block.shortcut)))
-    norms = tuple(each.x.tensor.shape[1] for each in inner if isinstance(each, Norm))
+    norms = tuple(each.x.tensor.shape[1] for each in inner if isinstance(each, parts.Norm))
     return Passes(tuple(forward), (*ending, *backward), (*parameters, *head.parameters), norms)
 
 
-def _images(plan: ConvolutionalPlan) -> tuple[Lines, Named]:
+def _images(plan: ConvolutionalPlan) -> tuple[parts.Lines, parts.Named]:
     """The input, which is there before the step; autocast makes a copy of it."""
     edge, training = plan.network.image, plan.training
-    own = Named("", Tensor((training.batch, COLORS, edge, edge), FLOAT))
+    own = parts.Named("", Tensor((training.batch, COLORS, edge, edge), parts.FLOAT))
     if not training.is_mixed:
         return (), own
-    copy = Named("images", Tensor(own.tensor.shape, training.dtype))
-    return copied(F, own, copy), copy
+    copy = parts.Named("images", Tensor(own.tensor.shape, training.dtype))
+    return parts.copied(parts.F, own, copy), copy
 
 
-def _stem(plan: ConvolutionalPlan, images: Named) -> Iterator[Layer]:
+def _stem(plan: ConvolutionalPlan, images: parts.Named) -> Iterator[Layer]:
     network, training = plan.network, plan.training
-    conv = Convolution(training, "stem", images, network.stem_channels, network.stem_kernel, network.stem_stride,
+    conv = parts.Convolution(training, "stem", images, network.stem_channels, network.stem_kernel, network.stem_stride,
                        has_input_gradient=False)  # fmt: skip
-    norm = Norm(training, "stem.norm", conv.y)
-    relu = Activation("stem.relu", norm.y, network.inplace)
+    norm = parts.Norm(training, "stem.norm", conv.y)
+    relu = parts.Activation("stem.relu", norm.y, network.inplace)
     yield from (conv, norm, relu)
     if network.stem_pool:
-        yield Pool("stem.pool", relu.y)
+        yield parts.Pool("stem.pool", relu.y)
 
 
-def _blocks(plan: ConvolutionalPlan, x: Named) -> Iterator[Residual]:
+def _blocks(plan: ConvolutionalPlan, x: parts.Named) -> Iterator[Residual]:
     network = plan.network
     for stage, (count, width, stride) in enumerate(zip(network.blocks, network.widths, network.strides, strict=True)):
         for number in range(count):
@@ -194,7 +179,7 @@ def _blocks(plan: ConvolutionalPlan, x: Named) -> Iterator[Residual]:
             x = block.last.y
 
 
-def _block(plan: ConvolutionalPlan, name: str, x: Named, width: int, stride: int) -> Residual:
+def _block(plan: ConvolutionalPlan, name: str, x: parts.Named, width: int, stride: int) -> Residual:
     """Convolutions with norms, activations between them, next to a shortcut."""
     network = plan.network
     out, shapes = width, [(width, 3, stride), (width, 3, 1)]  # channels, kernel, stride
@@ -204,22 +189,22 @@ def _block(plan: ConvolutionalPlan, name: str, x: Named, width: int, stride: int
     main: list[Layer] = []
     for place, (channels, kernel, step) in enumerate(shapes):
         if main:
-            main.append(Activation(f"{name}.relu{place}", main[-1].y, network.inplace))
+            main.append(parts.Activation(f"{name}.relu{place}", main[-1].y, network.inplace))
         before = main[-1].y if main else x
-        conv = Convolution(plan.training, f"{name}.conv{place}", before, channels, kernel, step)
-        main += [conv, Norm(plan.training, f"{name}.norm{place}", conv.y)]
+        conv = parts.Convolution(plan.training, f"{name}.conv{place}", before, channels, kernel, step)
+        main += [conv, parts.Norm(plan.training, f"{name}.norm{place}", conv.y)]
     same = stride == 1 and x.tensor.shape[1] == out
     shortcut: tuple[Layer, ...] = ()
     if not same:
-        conv = Convolution(plan.training, f"{name}.shortcut", x, out, 1, stride, bias=not network.shortcut_norm)
-        norm = Norm(plan.training, f"{name}.shortcut.norm", conv.y)
+        conv = parts.Convolution(plan.training, f"{name}.shortcut", x, out, 1, stride, bias=not network.shortcut_norm)
+        norm = parts.Norm(plan.training, f"{name}.shortcut.norm", conv.y)
         shortcut = (conv, norm) if network.shortcut_norm else (conv,)
     ends = shortcut[-1].y if shortcut else x
-    total = Sum(f"{name}.sum", main[-1].y, ends, network.inplace)
-    return Residual(x, tuple(main), shortcut, total, Activation(f"{name}.relu", total.y, network.inplace))
+    total = parts.Sum(f"{name}.sum", main[-1].y, ends, network.inplace)
+    return Residual(x, tuple(main), shortcut, total, parts.Activation(f"{name}.relu", total.y, network.inplace))
 
 
-def _backward(layers: Sequence[Layer | Residual], gradient: str) -> tuple[Lines, str]:
+def _backward(layers: Sequence[Layer | Residual], gradient: str) -> tuple[parts.Lines, str]:
     """From the last layer to the first: ops, and the name of the gradient of the first one's input."""
     result: list[Line] = []
     for layer in reversed(layers):

@@ -67,7 +67,7 @@ def test_means_of_classes_are_of_the_other_steps_and_of_the_finest_class_that_th
     monkeypatch.setattr(trace_parts, "SHARE", 1.0)
     rows = [("aten::mm", "[2]"), ("aten::mm", "[2]"), ("aten::mm", "[4]"), ("aten::add", "[4]")]
     nodes = pd.DataFrame(rows, columns=["op_name", "input_dims"]).assign(
-        event_name=["a", "a", "b", "c"], node_type="compute", segment="", family=["gemm", "gemm", "gemm", "elementwise"]
+        event_name=["a", "a", "b", "c"], node_type="host", segment="", family=["gemm", "gemm", "gemm", "elementwise"]
     )
     steps: Any = [
         SimpleNamespace(graph=SimpleNamespace(nodes=nodes.iloc[part], num_nodes=len(part)), latency_us=np.array(us))
@@ -76,3 +76,13 @@ def test_means_of_classes_are_of_the_other_steps_and_of_the_finest_class_that_th
     first, second = trace_parts.class_means(steps)
     assert first.tolist() == [30.0]
     assert second.tolist() == [10.0, 10.0, 10.0]  # by shapes, by op, by kind
+
+
+def test_a_kernel_is_estimated_from_kernels_of_its_size_and_names() -> None:
+    names = pd.DataFrame({"family": [*"abcd"], "op_name": [*"abcd"], "input_dims": [*"abcd"], "event_name": [*"abca"]})
+    kernels = names.assign(grid=["[1]", "[1024]", "[1000,1]", None], block=["[1,1,1]", "[1]", "[1]", None])
+    logs = np.log(trace_parts.pooled_us(kernels, np.exp([0.0, 4.0, 0.0, 0.0]), np.array([True, True, False, False])))
+    # Both known: the mean is 2. A size of one kernel moves half of 2, then family, op, event, both and shapes half of
+    # what is left: 1, 0.5 and so on. Of 2 for the third one, the size alone; of the last one, its event, which moves by
+    # an eighth: 0.25 is left of the first one's distance after size, family and op, half of it is moved.
+    assert logs == pytest.approx([1 / 32, 4 - 1 / 32, 3.0, 2.0 - 0.125])
