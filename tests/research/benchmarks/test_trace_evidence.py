@@ -80,7 +80,8 @@ def test_means_of_classes_are_of_the_other_steps_and_of_the_finest_class_that_th
 
 def test_a_kernel_is_estimated_from_kernels_of_its_size_and_names() -> None:
     names = pd.DataFrame({"family": [*"abcd"], "op_name": [*"abcd"], "input_dims": [*"abcd"], "event_name": [*"abca"]})
-    kernels = names.assign(grid=["[1]", "[1024]", "[1000,1]", None], block=["[1,1,1]", "[1]", "[1]", None])
+    grid, block = (pd.Series([*texts, None], dtype=object) for texts in (("[1]", "[1024]", "[1000,1]"), ["[1]"] * 3))
+    kernels = names.assign(grid=grid, block=block)
     logs = np.log(trace_parts.pooled_us(kernels, np.exp([0.0, 4.0, 0.0, 0.0]), np.array([True, True, False, False])))
     # Both known: the mean is 2. A size of one kernel moves half of 2, then family, op, event, both and shapes half of
     # what is left: 1, 0.5 and so on. Of 2 for the third one, the size alone; of the last one, its event, which moves by
