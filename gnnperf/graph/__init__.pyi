@@ -56,6 +56,7 @@ from .profiler_cost import pooled_cost as pooled_cost
 from .profiler_cost import profiler_us as profiler_us
 from .profiler_cost import without_profiler as without_profiler
 from .steps import WINDOW as WINDOW
+from .storage import free_run as free_run
 from .storage import load_graph as load_graph
 from .storage import load_run as load_run
 from .storage import load_step as load_step

@@ -88,9 +88,14 @@ def load_step(paths: tuple[Path, ...], recording: int | None, chosen: Selection,
     from gnnperf.trace import of_step
 
     run = of_step(load_run(paths, recording, chosen, key), mark)
+    free_run()
+    return run
+
+
+def free_run() -> None:
+    """Free the traces of the last graph."""
     load_run.cache_clear()
     core.return_freed_memory()
-    return run
 
 
 def fingerprint(inputs: Sequence[Path], recording: int | None = None, chosen: Selection = EVERYTHING) -> str:

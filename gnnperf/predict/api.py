@@ -12,7 +12,7 @@ import numpy as np
 
 from gnnperf.analytic import AnalyticPredictor, node_bounds
 from gnnperf.core import InputError, each, task
-from gnnperf.graph import ExecutionGraph, Prediction, Predictor, StepLabel, load_graph
+from gnnperf.graph import ExecutionGraph, Prediction, Predictor, StepLabel, free_run, load_graph
 from gnnperf.hardware import ClusterSpec
 from gnnperf.predict import intervals
 from gnnperf.predict.advice import with_findings
@@ -70,7 +70,10 @@ def requested_graph(request: Request) -> ExecutionGraph:
 
         return build_graph_of(plan)
     assert request.trace is not None, "checked"
-    return load_graph(Path(request.trace), request.cache_folder, request.recording, request.chosen)
+    graph = load_graph(Path(request.trace), request.cache_folder, request.recording, request.chosen)
+    if not request.memory:  # nothing else needs its events
+        free_run()
+    return graph
 
 
 def predicted(graph: ExecutionGraph, request: Request) -> StepPrediction:

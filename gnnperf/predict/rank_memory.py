@@ -34,6 +34,7 @@ OTHER_DEVICE = (
     "Peak memory is that of the traced ops with the allocator of {}; another device may run other ops and libraries."
 )
 Peaks = tuple["PeakMemory", ...] | None  # of the traced ranks; None: the trace has no shapes
+MOST_AHEAD = 300_000  # nodes of a graph whose trace is read in a copy
 _AHEAD: ContextVar[Callable[[], Peaks] | None] = ContextVar("ahead", default=None)  # waits for what a copy computes
 
 
@@ -41,15 +42,16 @@ _AHEAD: ContextVar[Callable[[], Peaks] | None] = ContextVar("ahead", default=Non
 def memory_ahead(graph: ExecutionGraph, request: Request) -> Iterator[None]:
     """During the block, a copy of this process loads torch and finds the peak memory of a trace on its own hardware.
 
-    None is made where torch was loaded, because its threads of OpenMP would not be in the copy.
+    Before that, all events but those of the step are freed. No copy is made where torch was loaded, because its threads
+    of OpenMP would not be in the copy, or where it would read a large trace, whose graph is in memory.
     """
     if not (request.trace and request.memory):
         yield
         return
-    step = choose_step(graph, request.step).name
-    if load_run.cache_info().currsize:
-        _run(graph.fingerprint, step, request)  # now: it frees the other steps
-    is_safe = "torch" not in sys.modules and copyable_cores() > 1
+    step, is_read = choose_step(graph, request.step).name, bool(load_run.cache_info().currsize)
+    if is_read:
+        _run(graph.fingerprint, step, request)
+    is_safe = "torch" not in sys.modules and copyable_cores() > 1 and (is_read or graph.num_nodes <= MOST_AHEAD)
     if not is_safe or request.mode is Mode.replay or request.hardware:
         yield
         return
@@ -70,8 +72,8 @@ def with_memory(estimate: StepPrediction, request: Request) -> StepPrediction:
     if request.plan:
         return _planned(estimate, request, device)
     result = _traced(estimate, request, device)
-    for load in (load_run, load_step):
-        load.cache_clear()  # nothing else needs it
+    load_run.cache_clear()
+    load_step.cache_clear()
     return result
 
 

@@ -63,12 +63,13 @@ def step_numbers(table: TraceTable) -> np.ndarray:
 
 
 def of_step(run: RunTrace, mark: str) -> RunTrace:
-    """The run with the events of one step, which all ranks mark with this name; all of them if it has no number."""
+    """The run with the events of the step with this mark; a rank without the mark keeps all of its events."""
     number = NUMBER.search(mark)
     if number is None:  # of a run without marks
         return run
-    steps = range(int(number[1]), int(number[1]) + 1)
-    return replace(run, tables=tuple(in_steps(table, steps) for table in run.tables))
+    step = range(int(number[1]), int(number[1]) + 1)
+    return replace(run, tables=tuple(
+        in_steps(table, step) if step.start in step_numbers(table) else table for table in run.tables))  # fmt: skip
 
 
 def in_steps(table: TraceTable, steps: range) -> TraceTable:

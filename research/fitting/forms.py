@@ -25,14 +25,7 @@ from gnnperf.analytic.convolution.model import ConvolutionConstants, default_con
 from gnnperf.analytic.gemm.constants import VERSION, GemmConstants, Members, default_gemm_constants
 from gnnperf.analytic.gemm.model import members_on, tiled_us
 from gnnperf.analytic.kernels.call import Setting
-from gnnperf.analytic.memory_bound.constants import (
-    EventGap,
-    MemoryConstants,
-    MemorySystem,
-    ProgramStreams,
-    RowKernel,
-    default_memory_constants,
-)
+from gnnperf.analytic.memory_bound import constants as bound
 from gnnperf.core import InputError, write_text
 from gnnperf.gnn.data.cache import fingerprint
 from gnnperf.hardware import DeviceSpec
@@ -55,7 +48,7 @@ class FormConstants:
     """Constants of all forms, fitted on the same GPUs."""
 
     gemm: Mapping[str, Members]  # family of kernels -> its members; only families that were measured
-    memory: MemoryConstants | None  # of streams and rows; None: none were measured
+    memory: bound.MemoryConstants | None  # of streams and rows; None: none were measured
     convolution: ConvolutionConstants | None  # None: none were measured, or products on lanes or streams were not
     devices: tuple[str, ...]  # names of the GPUs that they were fitted on
 
@@ -107,7 +100,8 @@ def fit_forms(rows: pd.DataFrame) -> FormConstants:
 
 def shipped_forms() -> FormConstants:
     """The constants that ship: of conf/analytic, fitted on every GPU of the tables. Not for judging on those."""
-    return FormConstants(default_gemm_constants(), default_memory_constants(), default_convolution_constants(), ())
+    memory = bound.default_memory_constants()
+    return FormConstants(default_gemm_constants(), memory, default_convolution_constants(), ())
 
 
 def base_us(rows: pd.DataFrame, constants: FormConstants) -> np.ndarray:
@@ -172,16 +166,16 @@ def _read(path: Path) -> FormConstants:
             for family, members in raw["gemm"].items()}  # fmt: skip
     memory = raw["memory"]
     if memory is not None:
-        gaps = {name: EventGap(**gap) for name, gap in memory["gaps"].items()}
-        systems = {name: MemorySystem(**system) for name, system in memory["systems"].items()}
+        gaps = {name: bound.EventGap(**gap) for name, gap in memory["gaps"].items()}
+        systems = {name: bound.MemorySystem(**system) for name, system in memory["systems"].items()}
         rows_of = {name: _kernels(rows) for name, rows in memory["rows_of"].items()}
-        programs = {name: ProgramStreams(**streams) for name, streams in memory["programs"].items()}
+        programs = {name: bound.ProgramStreams(**streams) for name, streams in memory["programs"].items()}
         given = {"rows": _kernels(memory["rows"]), "gaps": gaps, "systems": systems, "rows_of": rows_of,
                  "programs": programs}  # fmt: skip
-        memory = MemoryConstants(**{**memory, **given})
+        memory = bound.MemoryConstants(**{**memory, **given})
     convolution = raw["convolution"] and ConvolutionConstants(**raw["convolution"])
     return FormConstants(gemm, memory, convolution, tuple(raw["devices"]))
 
 
-def _kernels(raw: Mapping[str, Mapping[str, float]]) -> dict[str, RowKernel]:
-    return {name: RowKernel(**kernel) for name, kernel in raw.items()}
+def _kernels(raw: Mapping[str, Mapping[str, float]]) -> dict[str, bound.RowKernel]:
+    return {name: bound.RowKernel(**kernel) for name, kernel in raw.items()}

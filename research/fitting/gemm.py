@@ -19,16 +19,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from gnnperf.analytic.gemm import constants as gemms
 from gnnperf.analytic.gemm import model
-from gnnperf.analytic.gemm.constants import (
-    KERNELS_OF,
-    LATEST_KERNELS,
-    GemmConstants,
-    Members,
-    Quantize,
-    kernels_of,
-    load_gemm_constants,
-)
 from gnnperf.hardware import conf_dir, device_names, load_device, match_device, read_yaml
 from research.benchmarks._op_tables import TABLES, product_rows, sample
 from research.benchmarks._public_runs import mirror
@@ -113,7 +105,7 @@ def measured(rows: pd.DataFrame) -> Measured:
     )  # fmt: skip
 
 
-def predicted_us(data: Measured, members: Members) -> Array:
+def predicted_us(data: Measured, members: gemms.Members) -> Array:
     """[rows] us as the data were measured, each device by the members that are for it."""
     result = np.full(len(data.latency_us), np.nan)
     for name in np.unique(data.device):
@@ -128,7 +120,7 @@ def _key(family: str) -> str:
     return family if family in BY_KERNELS else f"{family}_matrix"
 
 
-def fit_together(data: Measured) -> Members:
+def fit_together(data: Measured) -> gemms.Members:
     """For devices of other generations: one member per tile set, since which tiles they use is not known."""
     begin = starts(data.family) | OTHERS_BOOST
     confidence, spread = OTHERS_CONFIDENCE, OFFSET_SPREAD
@@ -137,16 +129,16 @@ def fit_together(data: Measured) -> Members:
     return tuple(_fit(data, tiles, STEPS, begin, confidence, spread)[0] for tiles in TILES[data.family])
 
 
-def fit_by_kernels(rows: pd.DataFrame) -> Members:
+def fit_by_kernels(rows: pd.DataFrame) -> gemms.Members:
     """One member per set of kernels, of the tiles that fit its rows best: which tiles they use shows in the rows."""
     result = []
-    for kernels, part in rows.groupby(rows["generation"].map(kernels_of)):
+    for kernels, part in rows.groupby(rows["generation"].map(gemms.kernels_of)):
         data = measured(part)
         begin = starts(data.family) | OWN_BOOST
         fits = [_fit(data, tiles, STEPS, begin, OTHERS_CONFIDENCE) for tiles in TILES[data.family]]
         best = min(fits, key=lambda fit: fit[1])[0]
         result.append(replace(best, kernels=str(kernels)))
-    latest = [member for member in result if member.kernels == LATEST_KERNELS]
+    latest = [member for member in result if member.kernels == gemms.LATEST_KERNELS]
     return (*result, *(replace(member, kernels=generation, flops_per_joule=value)
                        for member in latest for generation, value in flops_per_joule().items()))  # fmt: skip
 
@@ -161,16 +153,17 @@ def flops_per_joule() -> Mapping[str, float]:
             for d in map(load_device, device_names()) if d.base_clock_hz and d.power_limit_w]  # fmt: skip
     names, values = zip(*stated, strict=True)
     logs = pd.Series(np.log(values)).groupby(list(names)).mean()
-    return {str(name): float(np.exp(log)) for name, log in logs.items() if name not in (LATEST_KERNELS, *KERNELS_OF)}
+    groups = (gemms.LATEST_KERNELS, *gemms.KERNELS_OF)
+    return {str(name): float(np.exp(log)) for name, log in logs.items() if name not in groups}
 
 
-def fit_for_others(rows: pd.DataFrame) -> Members:
+def fit_for_others(rows: pd.DataFrame) -> gemms.Members:
     """Members for other GPUs than those of the rows: `fit_by_kernels` or `fit_together`, as the family needs."""
     data = measured(rows)
     return fit_by_kernels(rows) if data.family in BY_KERNELS else fit_together(data)
 
 
-def fit_generations(rows: pd.DataFrame) -> Members:
+def fit_generations(rows: pd.DataFrame) -> gemms.Members:
     """Of products on matrix units: a member for any generation, and one of each generation for its own boards.
 
     Libraries ship kernels per generation, so boards of one generation differ by their numbers only.
@@ -194,9 +187,9 @@ def starts(family: str) -> dict[str, float]:
 def _fit(
     data: Measured, tiles: str, steps: int, begin_at: Mapping[str, float], confidence: float,
     offset_spread: float = OFFSET_SPREAD,
-) -> tuple[GemmConstants, float]:  # fmt: skip
-    quantize = Quantize(*(value for value, _ in QUANTIZE.values())) if data.family in QUANTIZED else None
-    start = GemmConstants(**begin_at, tiles=tiles, quantize=quantize)  # type: ignore[arg-type]
+) -> tuple[gemms.GemmConstants, float]:  # fmt: skip
+    quantize = gemms.Quantize(*(value for value, _ in QUANTIZE.values())) if data.family in QUANTIZED else None
+    start = gemms.GemmConstants(**begin_at, tiles=tiles, quantize=quantize)  # type: ignore[arg-type]
     names = [n for n in EXPECTED if data.launch_included or n not in LAUNCH_ONLY]
     names += QUANTIZE if quantize is not None else ()
     expected = _coordinates(start, names)
@@ -227,7 +220,7 @@ def _weights(device: npt.NDArray[np.str_]) -> Array:
     return np.sqrt(len(device) / len(count) / count[place])
 
 
-def _coordinates(constants: GemmConstants, names: Sequence[str]) -> Array:
+def _coordinates(constants: gemms.GemmConstants, names: Sequence[str]) -> Array:
     """Logarithms, so that constants stay positive; of odds up to 1, of the excess from 1."""
     result = []
     for name in names:
@@ -237,11 +230,11 @@ def _coordinates(constants: GemmConstants, names: Sequence[str]) -> Array:
     return np.array(result)
 
 
-def _at(start: GemmConstants, names: Sequence[str], at: Array) -> GemmConstants:
+def _at(start: gemms.GemmConstants, names: Sequence[str], at: Array) -> gemms.GemmConstants:
     result: dict[str, float] = {}
     for name, value in zip(names, np.exp(np.clip(at, -50.0, 50.0)).tolist(), strict=True):
         result[name] = value / (1 + value) if name in AT_MOST_ONE else 1 + value if name in AT_LEAST_ONE else value
-    quantize = None if start.quantize is None else Quantize(**{name: result.pop(name) for name in QUANTIZE})
+    quantize = None if start.quantize is None else gemms.Quantize(**{name: result.pop(name) for name in QUANTIZE})
     return replace(start, **result, quantize=quantize)  # type: ignore[arg-type]
 
 
@@ -252,7 +245,7 @@ def main(requested: Sequence[str]) -> int:
         sys.exit(f"no table {unknown[0]!r}. Allowed: {', '.join(TABLES)}.")
     path = conf_dir("analytic") / "gemm.yaml"
     rows = product_rows(mirror())
-    constants, sources = dict(load_gemm_constants(path)), sources_of(path)
+    constants, sources = dict(gemms.load_gemm_constants(path)), sources_of(path)
     for table in requested or TABLES:
         every = rows[rows["table"] == table]
         part = sample(every, FIT_ROWS[table])

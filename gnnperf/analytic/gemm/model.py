@@ -21,20 +21,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from gnnperf.analytic.gemm.constants import (
-    ANY_TILES,
-    FAMILIES,
-    SERVED_DTYPE,
-    SERVED_TILES,
-    TILE_SETS,
-    GemmConstants,
-    Members,
-    Quantize,
-    default_gemm_constants,
-    kernels_of,
-    matrix_kernels_of,
-    members_for,
-)
+from gnnperf.analytic.gemm import constants as gemms
 from gnnperf.analytic.memory_bound.streams import cache_parts
 from gnnperf.analytic.roofline import soft_maximum
 from gnnperf.core import InputError
@@ -106,11 +93,12 @@ def numbers_of(device: DeviceSpec, dtype: str, tf32: bool = False) -> DeviceNumb
         )
     power = device.power_limit_w if device.power_limit_w else np.inf
     boost = device.clock_hz / device.base_clock_hz if device.base_clock_hz else np.inf
-    kernels = matrix_kernels_of(device)
+    kernels = gemms.matrix_kernels_of(device)
     # On 2026-11-25, A100's linear layers on lanes erred by 15.8 % with the whole cache, 17.0 % with one of two parts.
     matrix = key.endswith("_matrix")
     l2 = device.l2_bytes / (cache_parts(device) if matrix else 1)
-    served = list(SERVED_TILES).index(kernels) if dtype == SERVED_DTYPE and kernels in SERVED_TILES else ANY_TILES
+    is_served = dtype == gemms.SERVED_DTYPE and kernels in gemms.SERVED_TILES
+    served = list(gemms.SERVED_TILES).index(kernels) if is_served else gemms.ANY_TILES
     bandwidth = device.memory_bandwidth_bytes_per_s
     result = (rate, bandwidth, l2, device.num_sms, device.clock_hz, power, boost, served, matrix)
     return DeviceNumbers(*(np.array([v], float) for v in result))
@@ -167,13 +155,13 @@ def family_of(key: str, batched: bool, dtype: str = "") -> str:
     """Family of constants for a rate's key: libraries choose other tiles for batches of float32 products."""
     if key.endswith("_matrix"):
         unit = key.removesuffix("_matrix")
-        return next((family for family in (dtype, unit) if family in FAMILIES), "matrix")
+        return next((family for family in (dtype, unit) if family in gemms.FAMILIES), "matrix")
     return "vector_batched" if batched else "vector"
 
 
 def gemm_us(
     device: DeviceSpec, dtype: str, result: Products, *, tf32: bool = False, splits: Splits = SPLITS,
-    constants: Mapping[str, Members] | None = None, quantized: bool = False,
+    constants: Mapping[str, gemms.Members] | None = None, quantized: bool = False,
 ) -> Array:  # fmt: skip
     """[rows] us of products on one device; in 8 and 4 bits with the kernel that quantizes the left operand.
 
@@ -181,7 +169,7 @@ def gemm_us(
 
     Raises InputError: see `numbers_of`.
     """
-    family = constants or default_gemm_constants()
+    family = constants or gemms.default_gemm_constants()
     key, numbers = rate_key(device, dtype, tf32), numbers_of(device, dtype, tf32)  # numbers of one row
     us = np.full(len(result.m), np.nan)  # [rows]
     for batched in (False, True):
@@ -191,15 +179,15 @@ def gemm_us(
     return us
 
 
-def members_on(device: DeviceSpec, members: Members, key: str) -> Members:
+def members_on(device: DeviceSpec, members: gemms.Members, key: str) -> gemms.Members:
     """The members of a family whose kernels a device runs, for a rate's key."""
     if key.endswith("_matrix"):
-        return members_for(members, matrix_kernels_of(device))
-    return members_for(members, device.architecture, kernels_of(device.architecture))
+        return gemms.members_for(members, gemms.matrix_kernels_of(device))
+    return gemms.members_for(members, device.architecture, gemms.kernels_of(device.architecture))
 
 
 def tiled_us(
-    result: Products, device: DeviceNumbers, members: Members, launch_included: bool, splits: Splits = SPLITS,
+    result: Products, device: DeviceNumbers, members: gemms.Members, launch_included: bool, splits: Splits = SPLITS,
     quantized: bool = False,
 ) -> Array:  # fmt: skip
     """[rows] us of one family: the geometric mean over its members, which grows with work as each of them does."""
@@ -221,8 +209,8 @@ def tiled_us(
 def candidates(result: Products, device: DeviceNumbers, tiles: str, splits: Splits = SPLITS) -> Candidates:
     """Counts of every tile and split; one tile set of TILE_SETS, or the tile that the sizes decide on."""
     m, n = result.m[:, None], result.n[:, None]
-    if (device.served == ANY_TILES).any():
-        height, width, parts = np.array([(*tile, s) for tile in TILE_SETS[tiles] for s in splits], float).T
+    if (device.served == gemms.ANY_TILES).any():
+        height, width, parts = np.array([(*tile, s) for tile in gemms.TILE_SETS[tiles] for s in splits], float).T
     else:
         height, width, parts = _served_tiles(m, n, device.served[:, None])
     resident = np.clip(SM_ELEMENTS / (height * width), 1.0, MOST_TILES_PER_SM)
@@ -241,13 +229,13 @@ def candidates(result: Products, device: DeviceNumbers, tiles: str, splits: Spli
 def _served_tiles(m: Array, n: Array, served: Array) -> tuple[Array, Array, Array]:
     """Height and width [rows, 1] of tiles, and into how many parts [1] they divide k; columns [rows, 1]."""
     result = np.zeros((len(m), 2))
-    for place, tiles in enumerate(SERVED_TILES.values()):
+    for place, tiles in enumerate(gemms.SERVED_TILES.values()):
         own, (rows, columns, *size) = served == place, np.array(tiles).T
         result = np.where(own, np.transpose(size)[np.argmax((m <= rows) & (n <= columns), axis=1)], result)
     return result[:, :1], result[:, 1:], np.ones(1)
 
 
-def kernel_us(result: Products, device: DeviceNumbers, counts: Candidates, constants: GemmConstants) -> Array:
+def kernel_us(result: Products, device: DeviceNumbers, counts: Candidates, constants: gemms.GemmConstants) -> Array:
     """[rows] us of the fastest candidate, with the kernel's floor; an empty product costs the floor."""
     compute, memory = _compute_us(result, device, counts, constants), _memory_us(result, device, counts, constants)
     written = _result_bytes(result, constants) / _l2_bytes_per_us(device, constants)
@@ -259,7 +247,7 @@ def kernel_us(result: Products, device: DeviceNumbers, counts: Candidates, const
     return constants.floor_clocks / device.clock_hz * US_PER_S + np.where(empty, 0.0, soft.min(axis=1))
 
 
-def quantize_us(result: Products, device: DeviceNumbers, c: GemmConstants, quantize: Quantize) -> Array:
+def quantize_us(result: Products, device: DeviceNumbers, c: gemms.GemmConstants, quantize: gemms.Quantize) -> Array:
     """[rows] us of quantizing the left operand, read in 16 bits: start, then the slower of instructions and bytes.
 
     A row is read for its scale and again for its values: from DRAM where the rows in flight outgrow the cache.
@@ -277,7 +265,7 @@ def quantize_us(result: Products, device: DeviceNumbers, c: GemmConstants, quant
     return quantize.start_clocks / device.clock_hz * US_PER_S + np.hypot(memory_us, issue_us)
 
 
-def observed_us(kernel: Array, constants: GemmConstants, launch_included: bool) -> Array:
+def observed_us(kernel: Array, constants: gemms.GemmConstants, launch_included: bool) -> Array:
     """[rows] us as measured: of the kernel only, or with the wait for its launch, part of which a long kernel hides."""
     if not launch_included:
         return kernel
@@ -285,7 +273,7 @@ def observed_us(kernel: Array, constants: GemmConstants, launch_included: bool) 
     return (constants.launch_us**p + kernel**p) ** (1.0 / p)
 
 
-def _compute_us(result: Products, device: DeviceNumbers, counts: Candidates, c: GemmConstants) -> Array:
+def _compute_us(result: Products, device: DeviceNumbers, counts: Candidates, c: gemms.GemmConstants) -> Array:
     """[rows, candidates] us of tiles and waves, and of adding up split parts."""
     clock = device.clock_hz[:, None]
     rate = device.flops_per_s[:, None] / device.num_sms[:, None] * c.compute_share  # FLOP/s of one SM
@@ -306,7 +294,7 @@ def _compute_us(result: Products, device: DeviceNumbers, counts: Candidates, c: 
     return tiled + np.where(counts.splits > 1, split, 0.0)
 
 
-def _throttled_us(us: Array, compute: Array, device: DeviceNumbers, c: GemmConstants) -> Array:
+def _throttled_us(us: Array, compute: Array, device: DeviceNumbers, c: gemms.GemmConstants) -> Array:
     """Long calls have the clock of the power limit, slower by max(1, peak / (power flops_per_joule)).
 
     But not below the base clock, which vendors guarantee under that limit, or by what both clocks say (`boost_power`).
@@ -322,13 +310,13 @@ def _throttled_us(us: Array, compute: Array, device: DeviceNumbers, c: GemmConst
     return us + (slowed - us) * us / (us + c.throttle_us)
 
 
-def _l2_bytes_per_us(device: DeviceNumbers, c: GemmConstants) -> Array:
+def _l2_bytes_per_us(device: DeviceNumbers, c: gemms.GemmConstants) -> Array:
     """[rows, 1] of the last-level cache: so many times memory for matrix units, bytes per clock of an SM for lanes."""
     unit = np.where(device.matrix, device.bandwidth_bytes_per_s, device.clock_hz * device.num_sms)
     return (c.l2_rate * unit / US_PER_S)[:, None]
 
 
-def _memory_us(result: Products, device: DeviceNumbers, counts: Candidates, c: GemmConstants) -> Array:
+def _memory_us(result: Products, device: DeviceNumbers, counts: Candidates, c: gemms.GemmConstants) -> Array:
     """[rows, candidates] us: compulsory traffic and what tiles read again, as far as they outgrow the cache.
 
     But not the time that results take to the cache.
@@ -342,7 +330,7 @@ def _memory_us(result: Products, device: DeviceNumbers, counts: Candidates, c: G
     return dram / bandwidth + operands / _l2_bytes_per_us(device, c)
 
 
-def _result_bytes(result: Products, c: GemmConstants) -> Array:
+def _result_bytes(result: Products, c: gemms.GemmConstants) -> Array:
     item_bytes = result.item_bytes if c.quantize is None else QUANTIZED_FROM_BYTES
     return (result.batch * result.m * result.n * item_bytes)[:, None]
 

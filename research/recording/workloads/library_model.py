@@ -68,8 +68,8 @@ class UNet(nn.Module):
         """[B, 3, H, W], [B, 1] -> [B, 3, H, W]."""
         first = self.first(images)  # [B, C, H, W]
         inner = self.down(F.avg_pool2d(first, 4)) + self.time(time)[:, :, None, None]  # [B, 2C, H/4, W/4]
-        public.tokens = self.inner(inner).flatten(2).transpose(1, 2)  # [B, H W / 16, 2C]
-        mixed = public.tokens + self.attention(public.tokens, public.tokens, public.tokens, need_weights=False)[0]
+        tokens = self.inner(inner).flatten(2).transpose(1, 2)  # [B, H W / 16, 2C]
+        mixed = tokens + self.attention(tokens, tokens, tokens, need_weights=False)[0]
         below = mixed.transpose(1, 2).unflatten(2, inner.shape[2:])
         merged = torch.cat([F.interpolate(below, scale_factor=4.0), first], dim=1)
         result: torch.Tensor = self.last(self.up(merged))
@@ -105,7 +105,7 @@ class Recurrent(nn.Module):
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         """[B, S] int64 -> [B, S, V]."""
-        logits: torch.Tensor = self.output(self.lstm(self.embed(public.tokens))[0])
+        logits: torch.Tensor = self.output(self.lstm(self.embed(tokens))[0])
         return logits
 
 

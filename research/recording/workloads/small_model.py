@@ -203,7 +203,7 @@ class Attentive(nn.Module):
 
     def forward(self, tokens: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         """[B, S] and [B, T] int64 -> [B, T, V]."""
-        memory, state = self.encoder(self.embed(public.tokens))  # [B, S, H]
+        memory, state = self.encoder(self.embed(tokens))  # [B, S, H]
         decoded, _ = self.decoder(self.embed(target), state)  # [B, T, H]
         weights = torch.softmax(decoded @ memory.transpose(1, 2), dim=-1)  # [B, T, S]
         logits: torch.Tensor = self.output(torch.cat([weights @ memory, decoded], dim=-1))

@@ -10,16 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnperf.analytic.gemm.constants import (
-    FAMILIES,
-    SERVED_TILES,
-    GemmConstants,
-    Quantize,
-    default_gemm_constants,
-    load_gemm_constants,
-    matrix_kernels_of,
-    members_for,
-)
+from gnnperf.analytic.gemm import constants as gemms
 from gnnperf.analytic.gemm.model import (
     DeviceNumbers,
     gemm_us,
@@ -35,7 +26,7 @@ from gnnperf.hardware import load_device
 from research.fitting.files import save_gemm_constants
 
 # Nothing but arithmetic costs anything: the other terms are as good as free.
-IDEAL = GemmConstants(
+IDEAL = gemms.GemmConstants(
     compute_share=0.5, flops_per_joule=1e30, boost_power=0.0, throttle_us=1.0, load_bytes_per_flop=1e12,
     quantization=1.0, wave_clocks=1e-9, least_elements=1e-9, lone_tile_share=1e-9, l2_rate=1e12,
     split_us=1e9, l2_share=1.0, l2_sharpness=4.0, memory_share=0.8, overlap_power=50.0, reread_share=1e-12,
@@ -47,7 +38,7 @@ SIZES = st.integers(1, 5000)
 DEVICES = ("p4", "v100_pcie_32gb", "a100_sxm_80gb", "l40s", "h100_sxm", "gb200")
 
 
-def _us(m: int, n: int, k: int, batch: int = 1, constants: GemmConstants = IDEAL, launch: bool = False) -> float:
+def _us(m: int, n: int, k: int, batch: int = 1, constants: gemms.GemmConstants = IDEAL, launch: bool = False) -> float:
     return float(tiled_us(products(m, n, k, batch), SMALL, (constants,), launch)[0])
 
 
@@ -138,7 +129,7 @@ def test_matrix_units_see_a_part_of_a_divided_cache() -> None:
 @pytest.mark.parametrize(("m", "n", "tile", "waves"), [(1, 64, 16 * 64, 1), (129, 9000, 64 * 128, 22)])
 def test_serving_kernels_take_the_tile_that_the_result_decides(m: int, n: int, tile: int, waves: int) -> None:
     """(129, 9000) on Ada are 3 x 71 tiles of 64 x 128 on 10 SMs."""
-    ada = replace(SMALL, served=np.array([list(SERVED_TILES).index("ada")]))
+    ada = replace(SMALL, served=np.array([list(gemms.SERVED_TILES).index("ada")]))
     us = tiled_us(products(m, n, 4096), ada, (IDEAL,), False)[0]
     assert us == pytest.approx(2.0 + waves * 2 * tile * 4096 / (0.5 * 1e11) * 1e6, rel=1e-3)
 
@@ -153,7 +144,8 @@ def test_a_launch_comes_before_the_kernel() -> None:
 def test_an_empty_product_costs_the_floor(sizes: tuple[int, int, int, int]) -> None:
     assert _us(*sizes) == pytest.approx(2.0)
     us = gemm_us(load_device("h100_sxm"), "bfloat16", products(*sizes))
-    assert us[0] == pytest.approx(members_for(default_gemm_constants()["matrix"], "hopper")[0].floor_clocks / 1980)
+    first = gemms.members_for(gemms.default_gemm_constants()["matrix"], "hopper")[0]
+    assert us[0] == pytest.approx(first.floor_clocks / 1980)
 
 
 @pytest.mark.parametrize("axis", range(4))
@@ -165,7 +157,7 @@ def test_more_work_is_never_faster(
     device = load_device(name)
     dtype = dtype if dtype in device.flops_per_s else "float32"
     larger = [size + more * (place == axis) for place, size in enumerate(sizes)]
-    for family in default_gemm_constants().values():
+    for family in gemms.default_gemm_constants().values():
         before, after = (
             tiled_us(products(s[0], s[1], s[2], s[3], item_bytes=2), numbers_of(device, dtype), family, False)[0]
             for s in (sizes, larger)
@@ -180,14 +172,14 @@ def test_more_bandwidth_cache_or_power_is_never_slower(
 ) -> None:
     device = numbers_of(load_device("t4"), "float32")
     better = replace(device, **{what: getattr(device, what) * factor})
-    for family in default_gemm_constants().values():
+    for family in gemms.default_gemm_constants().values():
         before, after = (tiled_us(products(*sizes), d, family, True)[0] for d in (device, better))
         assert after <= before * (1 + 1e-12)
 
 
 def test_batches_of_float32_products_have_constants_of_their_own() -> None:
     device, both = load_device("v100_pcie_32gb"), products([64, 64], 512, 512, batch=[1, 8])
-    family = {name: members_for(own, "volta") for name, own in default_gemm_constants().items()}
+    family = {name: gemms.members_for(own, "volta") for name, own in gemms.default_gemm_constants().items()}
     single, many = (
         tiled_us(both, numbers_of(device, "float32"), family[f], False) for f in ("vector", "vector_batched")
     )
@@ -211,14 +203,14 @@ def test_shipped_constants_predict_a_known_rate() -> None:
 
 def test_constants_survive_their_file(tmp_path: Path) -> None:
     path, two = tmp_path / "gemm.yaml", (IDEAL, replace(IDEAL, tiles="narrow", kernels="volta"))
-    save_gemm_constants(dict.fromkeys(FAMILIES, two), "by hand", path)
-    assert load_gemm_constants(path) == dict.fromkeys(FAMILIES, two)
+    save_gemm_constants(dict.fromkeys(gemms.FAMILIES, two), "by hand", path)
+    assert gemms.load_gemm_constants(path) == dict.fromkeys(gemms.FAMILIES, two)
     path.write_text(path.read_text().replace("version: 6", "version: 0"))
     with pytest.raises(InputError, match="version 0"):
-        load_gemm_constants(path)
-    save_gemm_constants({**dict.fromkeys(FAMILIES, two), "matrix": ()}, "by hand", path)
+        gemms.load_gemm_constants(path)
+    save_gemm_constants({**dict.fromkeys(gemms.FAMILIES, two), "matrix": ()}, "by hand", path)
     with pytest.raises(InputError, match="matrix"):
-        load_gemm_constants(path)
+        gemms.load_gemm_constants(path)
 
 
 def test_members_predict_with_their_geometric_mean() -> None:
@@ -236,15 +228,15 @@ def test_a_generation_is_predicted_by_the_constants_of_the_kernels_that_it_runs(
 
 def test_a_generation_has_its_own_kernels_on_matrix_units_and_workstation_boards_those_of_ada() -> None:
     ours, any_kernels = replace(IDEAL, kernels="blackwell"), IDEAL
-    assert members_for((ours, any_kernels), "blackwell") == (ours,)
-    assert members_for((ours, any_kernels), "turing") == (any_kernels,)
-    names = {name: matrix_kernels_of(load_device(name)) for name in ("gb300", "rtx_pro_6000", "l4", "h200")}
+    assert gemms.members_for((ours, any_kernels), "blackwell") == (ours,)
+    assert gemms.members_for((ours, any_kernels), "turing") == (any_kernels,)
+    names = {name: gemms.matrix_kernels_of(load_device(name)) for name in ("gb300", "rtx_pro_6000", "l4", "h200")}
     assert names == {"gb300": "blackwell", "rtx_pro_6000": "ada", "l4": "ada", "h200": "hopper"}
 
 
 def test_quantizing_reads_16_bits_and_long_rows_twice() -> None:
     """10 SMs, 1 GHz, 100 GB/s of which 0.8 are sustained, a cache of 1 MB; instructions as good as free."""
-    quantize = Quantize(start_clocks=3000.0, element_clocks=1e-9, rows_in_flight=1.0)
+    quantize = gemms.Quantize(start_clocks=3000.0, element_clocks=1e-9, rows_in_flight=1.0)
     constants = replace(IDEAL, quantize=quantize, l2_rate=1e12)
     short, long = (float(quantize_us(products(m, 1, k, item_bytes=1), SMALL, constants, quantize)[0])
                    for m, k in ((10_000, 1000), (100, 1_000_000)))  # fmt: skip
@@ -257,7 +249,7 @@ def test_quantizing_reads_16_bits_and_long_rows_twice() -> None:
 
 def test_a_device_takes_the_members_for_it() -> None:
     slow = replace(IDEAL, kernels="maxwell", floor_clocks=1e6)
-    family = dict.fromkeys(FAMILIES, (slow, replace(IDEAL, kernels="volta")))
+    family = dict.fromkeys(gemms.FAMILIES, (slow, replace(IDEAL, kernels="volta")))
     empty = products(0, 1, 1)
     of_t4, of_p4 = (float(gemm_us(load_device(n), "float32", empty, constants=family)[0]) for n in ("t4", "p4"))
     assert of_t4 == pytest.approx(2000 / 1590, rel=1e-3) and of_p4 == pytest.approx(1e6 / 1063, rel=1e-3)
@@ -269,7 +261,7 @@ def test_a_device_takes_the_members_for_it() -> None:
 )
 def test_a_bad_constant_is_refused(tmp_path: Path, old: str, new: str) -> None:
     path = tmp_path / "gemm.yaml"
-    save_gemm_constants(dict.fromkeys(FAMILIES, (IDEAL,)), "by hand", path)
+    save_gemm_constants(dict.fromkeys(gemms.FAMILIES, (IDEAL,)), "by hand", path)
     path.write_text(path.read_text().replace(old, new))
     with pytest.raises(InputError):
-        load_gemm_constants(path)
+        gemms.load_gemm_constants(path)

@@ -13,15 +13,7 @@ from toys import make_graph, two_rank_graph
 
 from docs.made.features import feature_page
 from gnnperf.core.schema import NUM_TEXT_FEATURES, WORK_FEATURES, NodeType, Relation, names
-from gnnperf.gnn.data.numbers import (
-    WORK_NAMES,
-    alignment,
-    link_numbers,
-    shape_numbers,
-    sustained_flops_per_s,
-    text_numbers,
-    work_numbers,
-)
+from gnnperf.gnn.data import numbers as figures
 from gnnperf.gnn.data.vocabulary import FIELDS
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware import default_cluster, load_device
@@ -33,7 +25,7 @@ HARDWARE = cluster()
 def numbers(graph: ExecutionGraph, analytic_us: float = np.nan) -> pd.DataFrame:
     estimate = np.full(graph.num_nodes, analytic_us)
     base = np.nan_to_num(estimate, nan=4.0)
-    return pd.DataFrame(work_numbers(graph, estimate, base, HARDWARE), columns=list(WORK_NAMES))
+    return pd.DataFrame(figures.work_numbers(graph, estimate, base, HARDWARE), columns=list(figures.WORK_NAMES))
 
 
 def test_a_gemm_by_hand() -> None:
@@ -87,8 +79,8 @@ def test_places_by_hand() -> None:
 
 
 def test_every_feature_of_the_schema_has_a_column() -> None:
-    assert WORK_NAMES[: len(WORK_FEATURES)] == tuple(c.name for c in WORK_FEATURES)
-    assert len(WORK_NAMES) == len(WORK_FEATURES) + NUM_TEXT_FEATURES == len(set(WORK_NAMES))
+    assert figures.WORK_NAMES[: len(WORK_FEATURES)] == tuple(c.name for c in WORK_FEATURES)
+    assert len(figures.WORK_NAMES) == len(WORK_FEATURES) + NUM_TEXT_FEATURES == len(set(figures.WORK_NAMES))
 
 
 def test_unknown_is_flagged_and_never_nan() -> None:
@@ -103,7 +95,7 @@ def with_dims(texts: list[str | None], op: str = "aten::add", family: str = "ele
 
 
 def test_shapes() -> None:
-    result = shape_numbers(with_dims(["[[2,3],[],[4]]", "[[[5,6],[7,8]],[]]", None, "not json", "[]"]))
+    result = figures.shape_numbers(with_dims(["[[2,3],[],[4]]", "[[[5,6],[7,8]],[]]", None, "not json", "[]"]))
     assert result.dims[:, 7].tolist() == [0, 0, 1, 1, 0]
     assert np.expm1(result.dims[:, 0]).round().tolist() == [2, 2, 0, 0, 0]
     assert np.expm1(result.dims[:, 2]).round().tolist() == [10, 86, 0, 0, 0]  # a tensor list is opened
@@ -112,39 +104,41 @@ def test_shapes() -> None:
 
 
 def test_products_by_op() -> None:
-    linear = shape_numbers(with_dims(["[[4,8,16],[32,16],[32]]"], "aten::linear", "gemm")).product
+    linear = figures.shape_numbers(with_dims(["[[4,8,16],[32,16],[32]]"], "aten::linear", "gemm")).product
     assert linear.tolist() == [[1, 32, 32, 16, 1]]
-    batched = shape_numbers(with_dims(["[[3,8,16],[3,16,4]]"], "aten::bmm", "gemm")).product
+    batched = figures.shape_numbers(with_dims(["[[3,8,16],[3,16,4]]"], "aten::bmm", "gemm")).product
     assert batched.tolist() == [[3, 8, 4, 16, 1]]
-    assert shape_numbers(with_dims([None], "aten::mm", "gemm")).product.tolist() == [[0] * 5]
-    assert shape_numbers(with_dims(["[[8,16],[16,4]]"])).product.tolist() == [[0] * 5]  # an addition is no product
-    below_zero = shape_numbers(with_dims(["[[-1,2],[2,3]]"], "aten::mm", "gemm")).product
+    assert figures.shape_numbers(with_dims([None], "aten::mm", "gemm")).product.tolist() == [[0] * 5]
+    assert figures.shape_numbers(with_dims(["[[8,16],[16,4]]"])).product.tolist() == [
+        [0] * 5
+    ]  # an addition is no product
+    below_zero = figures.shape_numbers(with_dims(["[[-1,2],[2,3]]"], "aten::mm", "gemm")).product
     assert below_zero.tolist() == [[1, 0, 3, 2, 1]]  # counts as none
 
 
 @pytest.mark.parametrize("text", ["[1,2]", '["a",[2]]', "[null,[2,3]]", "[[2.5,1],[1,2]]", "[[],[]]", "[[[2,3]],[4]]"])
 @pytest.mark.parametrize("op", ["aten::mm", "aten::linear", "aten::bmm", "aten::addmm"])
 def test_what_is_no_shape_makes_no_product(op: str, text: str) -> None:
-    assert shape_numbers(with_dims([text], op, "gemm")).product.tolist() == [[0] * 5]
+    assert figures.shape_numbers(with_dims([text], op, "gemm")).product.tolist() == [[0] * 5]
 
 
 def test_alignment() -> None:
-    assert alignment(np.array([0, 1, 6, 64, 256, 48])).tolist() == [0, 0, 1, 6, 6, 4]
+    assert figures.alignment(np.array([0, 1, 6, 64, 256, 48])).tolist() == [0, 0, 1, 6, 6, 4]
 
 
 @given(st.text(max_size=30))
 def test_no_text_in_place_of_shapes_breaks_it(text: str) -> None:
-    assert np.isfinite(shape_numbers(with_dims([text], "aten::mm", "gemm")).dims).all()
+    assert np.isfinite(figures.shape_numbers(with_dims([text], "aten::mm", "gemm")).dims).all()
 
 
 def test_a_dtype_that_matrix_units_isolated_have_goes_by_their_rate() -> None:
     h100 = load_device("h100_sxm")
-    result = sustained_flops_per_s(pd.Series(["float8", "float16", "float32", None]), default_cluster(h100))
+    result = figures.sustained_flops_per_s(pd.Series(["float8", "float16", "float32", None]), default_cluster(h100))
     assert result == pytest.approx(h100.sustained_flops_share * np.array([1979e12, 989.4e12, 67e12, 67e12]))
 
 
 def ood_distance(a: str, b: str) -> float:
-    first, second = text_numbers(pd.Series([a, b]))
+    first, second = figures.text_numbers(pd.Series([a, b]))
     return float(first @ second)
 
 
@@ -158,13 +152,13 @@ def test_kin_is_nearer_than_strangers() -> None:
 
 @given(st.text(max_size=40))
 def test_rows_have_length_one_or_nothing_to_say(name: str) -> None:
-    (row,) = text_numbers(pd.Series([name], dtype=object))
+    (row,) = figures.text_numbers(pd.Series([name], dtype=object))
     length = float(np.linalg.norm(row))
     assert length == pytest.approx(1, rel=1e-5) or length == 0
 
 
 def test_null_is_zero_and_rows_keep_their_places() -> None:
-    result = text_numbers(pd.Series(["aten::mm", None, "aten::mm", "aten::add"], dtype="category"))
+    result = figures.text_numbers(pd.Series(["aten::mm", None, "aten::mm", "aten::add"], dtype="category"))
     assert not result[1].any()
     assert (result[0] == result[2]).all()
     assert (result[0] != result[3]).any()
@@ -180,7 +174,7 @@ def test_a_collective_crosses_the_slowest_link_of_its_parts() -> None:
     edges = [(0, 2, Relation.JOINS), (1, 2, Relation.JOINS), (0, 4, Relation.CROSSES), (1, 4, Relation.CROSSES),
              (1, 5, Relation.CROSSES)]  # fmt: skip
     apart = replace(cluster(), inter=LinkSpec("ethernet", 1e9, 30.0))
-    result = link_numbers(make_graph(rows, edges, ranks=(0, 1)), apart)
+    result = figures.link_numbers(make_graph(rows, edges, ranks=(0, 1)), apart)
     inside, between = (
         [np.log(link.sustained_bytes_per_s), np.log1p(link.latency_us)] for link in (apart.intra, apart.inter)
     )
