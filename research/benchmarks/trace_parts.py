@@ -30,7 +30,7 @@ from research.fitting.gpu_constants import RUNS, fit_hosts, host_graphs
 BLIND_ROW, LEFT_OUT_ROW = "none (blind)", "none, host constants without the project"
 FIFTH, WHOLE = "a fifth of the other steps' nodes", "another step (`evidence=other_steps`)"
 SHARE, DRAWS = 0.2, 5  # that is drawn, and how often
-# and the segment
+# Next to the type of node and the segment.
 CLASSES: tuple[list[str], ...] = (["op_name", "input_dims", "event_name"], ["event_name"], ["op_name"], ["family"], [])
 POOLED = (["size"], ["family"], ["op_name"], ["event_name"], ["event_name", "size"], CLASSES[0])
 LEAST_US = 0.1  # of a kernel, in logarithms
