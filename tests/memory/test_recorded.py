@@ -126,7 +126,7 @@ def test_the_step_requested_for_is_taken_and_reported() -> None:
     one = of_step(run, "ProfilerStep#3")
     assert sum(len(table.events) for table in one.tables) < sum(len(table.events) for table in run.tables) / 3
     assert peak_memory(one, step="ProfilerStep#3") == peak_memory(run, step="ProfilerStep#3")
-    assert of_step(run, "window") is run
+    assert of_step(run, "window") is run and of_step(run, "ProfilerStep#99") == run  # ranks without the mark
 
 
 def test_a_card_states_what_was_counted_and_a_bad_one_nothing() -> None:

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from gnnperf.graph import load_run
+from gnnperf.predict import Request, predict
+
 PREDICTED = """
 import sys
 from gnnperf.predict import Request, rank_memory
@@ -27,3 +30,8 @@ def test_torch_is_loaded_in_a_copy_and_the_prediction_is_the_same(tmp_path: Path
         assert done.stdout == f"{cores == 1}\n"
         results.add(str(json.loads((tmp_path / "out" / "prediction.json").read_text())["peak_memory"]))
     assert len(results) == 1 and len(list(tmp_path.glob("?/peaks-*.json"))) == 2
+
+
+def test_a_trace_is_freed_after_its_graph_where_no_peak_memory_is_requested(tmp_path: Path) -> None:
+    predict(Request(trace="datasets/cpu-gloo/dlrm_t4_r100k_d16_b256_row_x2_lo/1", cache_dir=str(tmp_path)))
+    assert load_run.cache_info().currsize == 0
