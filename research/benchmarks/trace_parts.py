@@ -4,8 +4,8 @@
 
 The steps of `trace_evidence`'s forecasts. Figures: the sum of host work, also without stalls; kernels without a closed
 form (sum of |error| over measured time; without a prediction all of it); the step without stalls. A fifth: of the nodes
-of the other steps, drawn DRAWS times; a host node takes the mean of the finest group of CLASSES with one, a kernel the
-groups of POOLED. Nothing is fitted but the constants of one row: hosts of the project do not count there.
+of the other steps, drawn DRAWS times; a host node takes the mean of the finest group of CLASSES with one, a kernel what
+kernels alike have. Nothing is fitted but the constants of one row: hosts of the project do not count there.
 """
 
 import json
@@ -32,8 +32,8 @@ FIFTH, WHOLE = "a fifth of the other steps' nodes", "another step (`evidence=oth
 SHARE, DRAWS = 0.2, 5  # that is drawn, and how often
 # Next to the type of node and the segment.
 CLASSES: tuple[list[str], ...] = (["op_name", "input_dims", "event_name"], ["event_name"], ["op_name"], ["family"], [])
-POOLED = (["size"], ["family"], ["op_name"], ["event_name"], ["event_name", "size"], CLASSES[0])
-LEAST_US = 0.1  # of a kernel, in logarithms
+ALIKE = (["size"], ["family"], ["op_name"], ["event_name"], ["event_name", "size"], CLASSES[0])
+LEAST_US, NOISES = 0.1, (0.01, 0.03, 0.1, 0.3, 1.0)  # of a kernel, in logarithms; relative to the variance of calls
 FIGURES = ("hosts", "hosts without stalls", "kernels without closed form", "step without stalls")
 
 
@@ -103,28 +103,37 @@ def class_means(steps: Sequence[MeasuredStep], draw: int = 0) -> list[np.ndarray
             mean_us = np.divide(sums, counts, out=np.full(len(sums), np.nan), where=counts > 0)[code[own]]
             means_us = np.where(np.isnan(means_us), mean_us, means_us)
         if (known & kernel).any():
-            means_us[kernel[own]] = pooled_us(nodes[kernel], us[kernel], known[kernel])[own[kernel]]
+            means_us[kernel[own]] = alike_us(nodes[kernel], us[kernel], known[kernel])[own[kernel]]
         result.append(means_us)
     return result
 
 
-def pooled_us(kernels: pd.DataFrame, us: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """[num_kernels] us from those that are known [num_kernels]: geometric means, group by group of POOLED.
+def alike_us(kernels: pd.DataFrame, us: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """[num_kernels] us from those that are known [num_kernels]: a Gaussian process on logarithms.
 
-    A group moves the estimate of the groups before it, which count as one kernel more. The size is the number of
-    threads, in powers of two.
+    Two kernels covary by the share of the groups of ALIKE that have both. The size is the number of threads, in powers
+    of two. Kernels that are alike in all are one call, and the noise of its mean is that of NOISES with which known
+    calls, each predicted from the others, err least (Rasmussen, Williams 2006, sections 2.7 and 5.4.2).
     """
     threads = np.ones(len(kernels))
     for column in ("grid", "block"):
         threads *= kernels[column].astype(object).map(lambda text: math.prod(json.loads(text)), na_action="ignore")
     kernels = kernels.assign(size=np.log2(threads.astype(float)).round())
-    log_us = np.log(np.maximum(us, LEAST_US))
-    result = np.full(len(kernels), log_us[known].mean())
-    for columns in POOLED:
-        code = kernels.groupby(columns, observed=True, dropna=False).ngroup().to_numpy()
-        sums, counts = (np.bincount(code[known], of, code.max() + 1) for of in ((log_us - result)[known], None))
-        result += (sums / (counts + 1))[code]
-    return np.exp(result)
+    groups = [kernels.groupby(one, observed=True, dropna=False).ngroup().to_numpy() for one in ALIKE]
+    calls, call = np.unique(np.stack(groups, axis=1), axis=0, return_inverse=True)
+    counts = np.bincount(call[known], minlength=len(calls))
+    seen = np.flatnonzero(counts)
+    log_us = np.bincount(call[known], np.log(np.maximum(us[known], LEAST_US)), len(calls))[seen] / counts[seen]
+    alike = (calls[:, None] == calls[seen]).mean(axis=2)  # [num_calls, num_seen]
+    best = math.inf, 0.0, log_us
+    for noise in NOISES:
+        precision = np.linalg.inv(alike[seen] + np.diag(noise / counts[seen]))
+        mean = float(precision.sum(axis=0) @ log_us / precision.sum())
+        weights = precision @ (log_us - mean)
+        error = float(np.abs(weights / np.diag(precision)).mean())
+        best = min(best, (error, mean, weights), key=lambda one: one[0])
+    _, mean, weights = best
+    return np.exp(mean + alike @ weights)[call]
 
 
 def _copied(own: MeasuredStep, other: MeasuredStep) -> np.ndarray:

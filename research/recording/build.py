@@ -258,7 +258,8 @@ def build(plan: Plan, raw: Path, out: Path) -> Built:
     splits = {axis: {part: [recording_name(name, repeat) for name in runs for repeat in result[name]]
                      for part, runs in parts.items()} for axis, parts in _axes(plan, cards).items()}  # fmt: skip
     files.write_json(out / SPLITS, splits)
-    files.write_json(out / PAIRS, {"pairs": _pairs(plan)})
+    pairs = [{"kind": str(p.change), "a": p.a.name, "b": p.b.name, "edit": dict(p.edit)} for p in plan.pairs]
+    files.write_json(out / PAIRS, {"pairs": pairs})
     card = dataset_card(plan, out.name, cards, splits, size_bytes)
     files.write_text(out / README, with_front_matter(card, out))
     return Built(len(names), sum(len(r) == plan.repeats for r in result.values()), size_bytes)
@@ -297,10 +298,6 @@ def _axes(plan: Plan, cards: Mapping[str, Any]) -> dict[str, Split]:
     left = {part: [name for name in names if day_of[name] != last] for part, names in by_run.items()}
     by_day = {"train": [*left["train"], *left["test"]], "val": left["val"], "test": held_out}
     return {**plan.splits, DAY_AXIS: by_day}
-
-
-def _pairs(plan: Plan) -> list[dict[str, object]]:
-    return [{"kind": str(p.change), "a": p.a.name, "b": p.b.name, "edit": dict(p.edit)} for p in plan.pairs]
 
 
 def _copy_examples(plan: Plan, raw: Path, out: Path) -> None:

@@ -79,17 +79,16 @@ def cpu_programs() -> Plan:
 def _runs(place: int) -> list[RunSpec]:
     models = [(model, sizes[place]) for family in PROGRAMS.values() for model, sizes in family.items()]
     return [
-        RunSpec(SmallModel(model, *size, optimizer=OPTIMIZER_OF.get(model, "adamw")), world_size=_ranks(turn + place))
+        RunSpec(
+            SmallModel(model, *size, optimizer=OPTIMIZER_OF.get(model, "adamw")),
+            world_size=1 if (turn + place) % 3 == 0 else 2,
+        )
         for turn, (model, size) in enumerate(models)
     ]
 
 
 def _is_plain(run: RunSpec) -> bool:
     return run.world_size <= 2 and run.link == LOOPBACK
-
-
-def _ranks(turn: int) -> int:
-    return 1 if turn % 3 == 0 else 2
 
 
 def _by_family(runs: Sequence[RunSpec]) -> Split:

@@ -22,15 +22,11 @@ from tests.predict.predictions import GEMM_1, toy_prediction
 from tests.trace import kineto_files as files
 
 
-def _names(folder: Path) -> list[str]:
-    return sorted(p.name for p in folder.iterdir())
-
-
 def test_all_four_files_and_nothing_with_them(tmp_path: Path) -> None:
     prediction = toy_prediction()
     written = write_report(prediction, tmp_path / "deep" / "out")
     assert [p.name for p in written] == list(FILES)
-    assert _names(tmp_path / "deep") == ["out"]
+    assert [p.name for p in (tmp_path / "deep").iterdir()] == ["out"]
     assert json.loads((tmp_path / "deep/out/prediction.json").read_text())["step_time_us"] == 185.0
     nodes = pd.read_parquet(tmp_path / "deep/out/nodes.parquet")
     assert len(nodes) == 18

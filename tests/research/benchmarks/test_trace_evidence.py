@@ -82,8 +82,12 @@ def test_a_kernel_is_estimated_from_kernels_of_its_size_and_names() -> None:
     names = pd.DataFrame({"family": [*"abcd"], "op_name": [*"abcd"], "input_dims": [*"abcd"], "event_name": [*"abca"]})
     grid, block = (pd.Series([*texts, None], dtype=object) for texts in (("[1]", "[1024]", "[1000,1]"), ["[1]"] * 3))
     kernels = names.assign(grid=grid, block=block)
-    logs = np.log(trace_parts.pooled_us(kernels, np.exp([0.0, 4.0, 0.0, 0.0]), np.array([True, True, False, False])))
-    # Both known: the mean is 2. A size of one kernel moves half of 2, then family, op, event, both and shapes half of
-    # what is left: 1, 0.5 and so on. Of 2 for the third one, the size alone; of the last one, its event, which moves by
-    # an eighth: 0.25 is left of the first one's distance after size, family and op, half of it is moved.
-    assert logs == pytest.approx([1 / 32, 4 - 1 / 32, 3.0, 2.0 - 0.125])
+    logs = np.log(trace_parts.alike_us(kernels, np.exp([0.0, 4.0, 0.0, 0.0]), np.array([True, True, False, False])))
+    # The two known ones have nothing in common: their mean is 2, and noise decides nothing, so it is the least, 0.01.
+    # Each is 2 / 1.01 from the mean. The third shares the size with the second one, the last its event with the first.
+    part = 2.0 / 1.01
+    assert logs == pytest.approx([2.0 - part, 2.0 + part, 2.0 + part / 6, 2.0 - part / 6])
+    # Kernels of one size that differ by 4 state nothing about each other: the most noise errs least.
+    sizes = names.assign(event_name=[*"abcd"], grid=["[1]", "[1]", "[9]", "[9]"], block="[1]")
+    logs = np.log(trace_parts.alike_us(sizes, np.exp([0.0, 4.0, 4.0, 0.0]), np.full(4, True)))
+    assert logs == pytest.approx([2 - 10 / 11, 2 + 10 / 11, 2 + 10 / 11, 2 - 10 / 11])
