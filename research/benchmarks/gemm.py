@@ -1,16 +1,14 @@
 """Matrix products by formula: on GPUs of a generation that no constant was fitted on, and on unseen weight shapes.
 
-    GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks.gemm [unseen] [devices] [measured]
+    GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks.gemm [unseen] [devices]
 
 Fits and judges; without arguments, all. Tables of aiconfigurator (gemm: bfloat16, the kernel by itself;
 gemm float8, float8_block, float4: with the kernel that quantizes) and float32 of NeuSight (bmm, linear: with the wait
 for the launch).
 
 unseen: all GPUs of one generation are left out together. devices: one GPU at a time, its siblings stay, fitted as the
-shipped constants are. measured: bfloat16 on an unseen generation, of which some rows are measured: they correct the
-others as `measured=` of predict.py does (gnnperf.predict.similar). Means over SEEDS, which choose the rows among POOL
-others. Next to the model the trivial predictions on the same rows. "own launch" is the model with the one number that
-is the host's, the wait for the launch, read off the unseen machine.
+shipped constants are. Next to the model the trivial predictions on the same rows. "own launch" is the model with the
+one number that is the host's, the wait for the launch, read off the unseen machine.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,7 +19,6 @@ import pandas as pd
 
 from gnnperf.analytic.gemm.constants import Members
 from gnnperf.gnn import summarize
-from gnnperf.predict.similar import call_numbers, choose, corrections
 from research.benchmarks._frame import print_head, print_row, run_main
 from research.benchmarks._op_tables import TABLES, product_rows, roofline_us, sample, scaled_nearest_us
 from research.benchmarks._public_runs import mirror
@@ -31,14 +28,13 @@ from research.tables import spec_of
 TRAINING_ROWS = 300  # of each GPU, to judge another generation
 JUDGED_ROWS = 4000  # of each GPU
 CHUNK = 4000
-POOL, MEASURED, SEEDS = 2000, (16, 64, 256, 1024), (0, 1, 2)
 FASTEST = 0.02  # quantile of latencies that is taken for the wait for the launch
 Estimates = Mapping[str, np.ndarray]
 
 
 def main(requested: Iterable[str]) -> None:
     rows = product_rows(mirror())
-    parts = {"unseen": unseen, "devices": devices, "measured": few_measured}
+    parts = {"unseen": unseen, "devices": devices}
     for name in requested or parts:
         parts[name](rows)
 
@@ -82,38 +78,6 @@ def devices(rows: pd.DataFrame) -> None:
             means.append(_print(f"{table} | {name} ({'sibling' if sibling else 'no sibling'})", judged, estimates))
         if means:
             _print_mean(table, means)
-
-
-def few_measured(rows: pd.DataFrame) -> None:
-    """Some rows of a GPU whose generation is left out are measured; the others are judged."""
-    _header("Unseen generation with measured rows", ("model", "model x one factor", "nearest x one factor"))
-    here = rows[rows["table"] == TABLES[0]]
-    means: dict[int, list[list[float]]] = {count: [] for count in MEASURED}
-    for generation in sorted(here["generation"].unique()):
-        others = here[here["generation"] != generation]
-        constants = fit_for_others(sample(others, TRAINING_ROWS))
-        for name, part in here[here["generation"] == generation].groupby("device"):
-            mixed, nearest = _with_nearest(part, str(name), others)
-            model, truth = _predicted_us(mixed, constants), mixed["latency_us"].to_numpy()
-            numbers = call_numbers(mixed.rename(columns={"moved_bytes": "bytes", "shapes": "input_dims"}), model)
-            order = np.random.default_rng(0).permutation(len(mixed))
-            pool, rest = order[:POOL], order[POOL:]
-            for count in MEASURED:
-                estimates: dict[str, list[np.ndarray]] = {}
-                for seed in SEEDS:
-                    chosen = pool[choose(numbers[pool], count, seed)]
-                    off = np.log(truth / np.stack([model, nearest]))[:, chosen]  # [2, count]
-                    correction = corrections(numbers[chosen], off[0], numbers[rest], seed)
-                    corrected = model[rest] if correction is None else model[rest] * np.exp(correction)
-                    factors = np.exp(off.mean(axis=1))
-                    for key, us in (("corrected", corrected), ("model", model[rest]), ("one", model[rest] * factors[0]),
-                                    ("nearest", nearest[rest] * factors[1])):  # fmt: skip
-                        estimates.setdefault(key, []).append(us)
-                every = {key: np.concatenate(us) for key, us in estimates.items()}
-                label = f"{count} rows | {name}"
-                means[count].append(_print(label, pd.concat([mixed.iloc[rest]] * len(SEEDS)), every))
-    for count, lines in means.items():
-        _print_mean(f"{count} rows", lines)
 
 
 def _with_nearest(part: pd.DataFrame, name: str, others: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:

@@ -101,20 +101,30 @@ def main(arguments: Sequence[str]) -> None:
 
 def scores_of(campaign: str) -> Iterator[pd.DataFrame]:
     """Columns generation, device, family, dtype, score (log(measured / predicted)); one table per generation."""
+    for generation, chosen in left_out(campaign, JUDGED_ROWS):
+        yield pd.DataFrame({
+            GENERATION: generation, "device": chosen["device"].astype(str), "family": chosen[KIND].map(FAMILIES),
+            "dtype": DTYPES[campaign], "score": np.log(chosen["latency_us"] / chosen["read_us"]),
+        })  # fmt: skip
+
+
+def left_out(campaign: str, judged_rows: int) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Each generation, and rows of it by constants without it: closed forms (`base_us`) and as read (`read_us`).
+
+    `judged_rows` are of each device and kind.
+    """
     rows, train_rows = tables()[campaign], TRAIN_ROWS[campaign]
     for generation in sorted(rows[GENERATION].unique()):
         out = (rows[GENERATION] == generation).to_numpy()
         others, own = rows[~out].reset_index(drop=True), rows[out].reset_index(drop=True)
         known = others.iloc[sampled(others, train_rows + OTHER_ROWS, ["device", KIND], seed=0)]
         train = np.random.default_rng(0).random(len(known)) >= OTHER_ROWS / (train_rows + OTHER_ROWS)  # [n]
-        chosen = own.iloc[sampled(own, JUDGED_ROWS, ["device", KIND], seed=1)].reset_index(drop=True)
+        chosen = own.iloc[sampled(own, judged_rows, ["device", KIND], seed=1)].reset_index(drop=True)
         fitted_on = known[train].reset_index(drop=True)
         constants = retained_forms(fitted_on, OUT)
-        read_us = fit_observation(fitted_on, constants).of(chosen).read_us(base_us(chosen, constants))
-        yield pd.DataFrame({
-            GENERATION: generation, "device": chosen["device"].astype(str), "family": chosen[KIND].map(FAMILIES),
-            "dtype": DTYPES[campaign], "score": np.log(chosen["latency_us"] / read_us),
-        })  # fmt: skip
+        isolated_us = base_us(chosen, constants)
+        read_us = fit_observation(fitted_on, constants).of(chosen).read_us(isolated_us)
+        yield str(generation), chosen.assign(base_us=isolated_us, read_us=read_us)
 
 
 def ratio_calls(campaign: str) -> Iterator[tuple[str, pd.DataFrame]]:

@@ -63,7 +63,7 @@ def cpu_programs() -> Plan:
     shared = {name for part in ("train", "val") for name in first.splits["run"][part][::SHARED_PERIOD]}
     return Plan(
         name="cpu-programs",
-        runs=(*runs, *(run for run in first.runs if run.name in shared and _is_plain(run))),
+        runs=(*runs, *(r for r in first.runs if r.name in shared and r.world_size <= 2 and r.link == LOOPBACK)),
         steps=STEPS,
         splits={"program": by_program(runs), "family": _by_family(runs)},
         axes={
@@ -85,10 +85,6 @@ def _runs(place: int) -> list[RunSpec]:
         )
         for turn, (model, size) in enumerate(models)
     ]
-
-
-def _is_plain(run: RunSpec) -> bool:
-    return run.world_size <= 2 and run.link == LOOPBACK
 
 
 def _by_family(runs: Sequence[RunSpec]) -> Split:

@@ -14,15 +14,11 @@ from gnnperf import datasets
 from gnnperf.gnn.data.prepare import PreparedData
 
 
-def _is_python(block: Block) -> bool:
-    """A block in a fence names its language; README's are indented and begin with an import."""
-    return block.language == "python" or (not block.language and block.text.startswith(("import ", "from ")))
-
-
 def _every() -> Iterator[tuple[str, Block]]:
     for page in written_pages():
         for block in blocks((ROOT / page).read_text(encoding="utf-8")):
-            if _is_python(block):
+            # A block in a fence names its language; README's are indented and begin with an import.
+            if block.language == "python" or (not block.language and block.text.startswith(("import ", "from "))):
                 yield f"{page}, line {block.first + 1}", block
 
 
