@@ -11,7 +11,7 @@ from gnnperf.core import WORK_TYPES, InputError, NodeType, counted, require
 from gnnperf.graph import uncovered
 from gnnperf.predict.measured import tensor_shapes
 from gnnperf.predict.request import FallbackConfig
-from gnnperf.predict.similar import CALL, LEAST_ROWS, SEED, call_numbers, choose, families
+from gnnperf.predict.similar import CALL, LEAST_ROWS, call_numbers, choose, families
 from gnnperf.predict.step_prediction import StepPrediction
 
 ORDER = [False, True, True]  # longest first, then by name
@@ -136,10 +136,12 @@ def _chosen(estimate: StepPrediction, places: np.ndarray, count: int) -> list[in
     nodes, base_us = estimate.prediction.graph.nodes.iloc[places], estimate.prediction.latency_us[places]
     numbers = call_numbers(nodes, base_us)
     single = ((nodes["num_siblings"] <= 1) & (nodes["opened_ops"] <= 0)).to_numpy()  # what a table can cover
-    distinct = nodes[CALL].astype(object).fillna("").reset_index(drop=True)[single].drop_duplicates().index.to_numpy()
+    measurable = np.flatnonzero(single)
+    _, first = np.unique(numbers[measurable], axis=0, return_index=True)  # calls of equal numbers correct as one
+    distinct = measurable[np.sort(first)]
     if min(count, len(distinct)) < LEAST_ROWS:
         return []
-    chosen: list[int] = places[distinct[choose(numbers[distinct], min(count, len(distinct)), SEED)]].tolist()
+    chosen: list[int] = places[distinct[choose(numbers[distinct], min(count, len(distinct)), seed=0)]].tolist()
     return chosen
 
 

@@ -6,8 +6,8 @@
     correction = sum over measured rows of weight x (OFFSET + SPREAD x exp(-distance / LENGTH))
 
 That is a Gaussian process whose prior is the base (Rasmussen, Williams 2006, chapter 2), over logarithms of sizes. The
-errors of measured rows have a Student distribution: a row that contradicts its neighbors counts less, unless most do
-(Jylanki, Vanhatalo, Vehtari 2011). A family with fewer than LEAST_ROWS measured calls keeps its base. Without torch.
+errors of measured rows have a Student distribution, so a row that contradicts its neighbors counts less (Jylanki,
+Vanhatalo, Vehtari 2011). A family with fewer than LEAST_ROWS measured calls keeps its base. Torch is not needed.
 """
 
 from collections.abc import Iterator
@@ -22,10 +22,10 @@ from gnnperf.hardware import ClusterSpec
 from gnnperf.predict.measured import MeasuredPredictor, tensor_shapes
 from gnnperf.predict.predictors import merge
 
-# Variances of what the base misses everywhere, and of what it misses by size; the distance, in logarithms, over which
-# the latter falls by e; the squared scale of the errors of rows before any is known, which counts as PRIOR_ROWS; their
-# degrees of freedom. Chosen on single ops in float32 (NeuSight), a GPU generation left out (benchmarks/transfer.md).
-OFFSET, SPREAD, LENGTH, NOISE, PRIOR_ROWS, FREEDOM = 0.001, 0.05, 6.0, 0.006, 64, 4.0
+# How they were chosen: docs/benchmarks/transfer.md.
+OFFSET = 1.0  # variance of what the base misses of all calls
+SPREAD, LENGTH = 0.05, 6.0  # variance of what it misses by size; the distance over which this falls by e
+NOISE, PRIOR_ROWS, FREEDOM = 0.006, 64, 4.0  # squared scale of errors, as of PRIOR_ROWS; their degrees of freedom
 LEAST_ROWS, ROUNDS = 10, 20
 
 
@@ -33,7 +33,7 @@ def corrections(numbers: np.ndarray, off: np.ndarray, pool: np.ndarray) -> np.nd
     """[n] what measured rows add to the log us of all.
 
     `numbers` [k, num_numbers], logarithms, and `off` [k], log(measured / zero-shot), are of the measured rows, `pool`
-    [n, num_numbers] of all rows.
+    [n, num_numbers] of all rows. Corrections, counts of rows and noise are a joint mode.
     """
     covariance, noise, counts = _covariance(numbers, numbers), NOISE, np.ones(len(off))
     for _ in range(ROUNDS):  # how much each row counts, given the corrections, and the other way around
@@ -72,7 +72,6 @@ def _distances(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     return np.maximum(result, 0.0)
 
 
-SEED = 0
 CALL = ["op_name", "input_dims", "dtype"]
 ALIKE = ["family", "dtype"]
 REASON = "corrected as {count} measured calls of its family and dtype were off"

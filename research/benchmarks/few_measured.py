@@ -1,10 +1,10 @@
-"""A few measured calls of a GPU, whose generation is left out of all constants, correct the predictions for its others.
+"""A few measured calls of a GPU, whose generation is left out of the closed forms, correct the forms for its others.
 
     GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks.few_measured
 
-The op tables of `generations`: bfloat16 products, single ops in float32. MEASURED of POOL rows correct other rows as
-`measured=` of predict.py does (gnnperf.predict.similar), means over SEEDS, which choose the rows. *x factor*: times the
-mean factor of the same rows.
+The op tables of `generations`: bfloat16 products, and single ops in float32, which contain the wait for the launch.
+MEASURED of POOL rows correct other rows as `measured=` of predict.py does (gnnperf.predict.similar), means over SEEDS,
+which choose the rows. *x factor*: times the mean factor of the same rows.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from gnnperf.predict.similar import call_numbers, choose, corrections
 from research.benchmarks._frame import parser_of, print_head, print_row, run_main
 from research.benchmarks.generations import DTYPES, KIND, left_out, tables
 
-POOL, MEASURED, SEEDS = 2000, (16, 64, 256), (0, 1, 2)  # POOL of each device and kind, and as many that are judged
+POOL, MEASURED, SEEDS = 2000, (10, 16, 64, 256), (0, 1, 2)  # POOL of each device and kind, and as many that are judged
 HEAD = ("kind", "GPU", "no rows", *(f"{n} rows" for n in MEASURED), *(f"{n} rows x factor" for n in MEASURED),
         "64 rows: median", "p90", "largest", "bias")  # fmt: skip
 
@@ -35,8 +35,7 @@ def errors(part: pd.DataFrame) -> tuple[list[float], list[float]]:
         for result, logs in ((corrected, given), (scaled, [np.full(len(rest), off[rows].mean()) for rows in chosen])):
             ratios = np.exp(np.concatenate(logs) - np.tile(off[rest], len(SEEDS)))  # predicted over measured
             result.append(summarize(ratios, np.ones(len(ratios))))
-    more = corrected[MEASURED.index(64)]
-    plain = summarize(np.exp(-off[rest]), np.ones(len(rest)))
+    more, plain = corrected[MEASURED.index(64)], summarize(np.exp(-off[rest]), np.ones(len(rest)))
     means = [float(one.mean_ape) for one in (plain, *corrected, *scaled)]
     return means, [more.median_ape, more.p90_ape, more.max_ape, more.bias]
 

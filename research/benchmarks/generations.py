@@ -109,10 +109,7 @@ def scores_of(campaign: str) -> Iterator[pd.DataFrame]:
 
 
 def left_out(campaign: str, judged_rows: int) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Each generation, and rows of it by constants without it: closed forms (`base_us`) and as read (`read_us`).
-
-    `judged_rows` are of each device and kind.
-    """
+    """Each generation, and rows of it per device and kind; by constants without it `base_us`, and `read_us` as read."""
     rows, train_rows = tables()[campaign], TRAIN_ROWS[campaign]
     for generation in sorted(rows[GENERATION].unique()):
         out = (rows[GENERATION] == generation).to_numpy()

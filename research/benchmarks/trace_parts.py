@@ -4,8 +4,8 @@
 
 The steps of `trace_evidence`'s forecasts. Figures: the sum of host work, also without stalls; kernels without a closed
 form (sum of |error| over measured time; without a prediction all of it); the step without stalls. A fifth: of the nodes
-of the other steps, drawn DRAWS times; a host node takes the mean of the finest group of CLASSES with one, a kernel what
-kernels alike have. Nothing is fitted but the constants of one row: hosts of the project do not count there.
+of the other steps, drawn DRAWS times; a host node takes the mean of the finest group of CLASSES with one, a kernel is
+estimated by `alike_us`. Nothing is fitted but the constants of one row: hosts of the project do not count there.
 """
 
 import json
@@ -115,24 +115,24 @@ def alike_us(kernels: pd.DataFrame, us: np.ndarray, known: np.ndarray) -> np.nda
     of two. Kernels that are alike in all are one call, and the noise of its mean is that of NOISES with which known
     calls, each predicted from the others, err least (Rasmussen, Williams 2006, sections 2.7 and 5.4.2).
     """
-    threads = np.ones(len(kernels))
-    for column in ("grid", "block"):
-        threads *= kernels[column].astype(object).map(lambda text: math.prod(json.loads(text)), na_action="ignore")
-    kernels = kernels.assign(size=np.log2(threads.astype(float)).round())
+    edges = (kernels[column].astype(object).map(json.loads, na_action="ignore") for column in ("grid", "block"))
+    blocks, threads = (each.map(math.prod, na_action="ignore").astype(float) for each in edges)
+    kernels = kernels.assign(size=np.log2(blocks * threads).round())
     groups = [kernels.groupby(one, observed=True, dropna=False).ngroup().to_numpy() for one in ALIKE]
     calls, call = np.unique(np.stack(groups, axis=1), axis=0, return_inverse=True)
     counts = np.bincount(call[known], minlength=len(calls))
     seen = np.flatnonzero(counts)
     log_us = np.bincount(call[known], np.log(np.maximum(us[known], LEAST_US)), len(calls))[seen] / counts[seen]
     alike = (calls[:, None] == calls[seen]).mean(axis=2)  # [num_calls, num_seen]
-    best = math.inf, 0.0, log_us
+    fits = []
     for noise in NOISES:
         precision = np.linalg.inv(alike[seen] + np.diag(noise / counts[seen]))
-        mean = float(precision.sum(axis=0) @ log_us / precision.sum())
+        sums = precision.sum(axis=0)
+        mean = float(sums @ log_us / sums.sum())
         weights = precision @ (log_us - mean)
-        error = float(np.abs(weights / np.diag(precision)).mean())
-        best = min(best, (error, mean, weights), key=lambda one: one[0])
-    _, mean, weights = best
+        left_out = weights / np.maximum(np.diag(precision) - sums**2 / sums.sum(), 1e-12)
+        fits.append((float(np.abs(left_out).mean()), mean, weights))
+    _, mean, weights = min(fits, key=lambda one: one[0])
     return np.exp(mean + alike @ weights)[call]
 
 

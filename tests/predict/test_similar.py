@@ -119,9 +119,9 @@ def _pool(seed: int = 0, count: int = 200) -> np.ndarray:
 
 def test_a_correction_by_hand() -> None:
     result = similar.corrections(np.zeros((1, 1)), np.array([0.001]), np.array([[0.0], [6.0]]))
-    # A variance of 0.001 + 0.05. The row is met but for a tenth, so it counts 5 / 4, and the noise is 64 / 65 of 0.006.
-    whole = 0.051 + 0.006 * 64 / 65 * 4 / 5
-    assert result == pytest.approx([0.001 * 0.051 / whole, 0.001 * (0.001 + 0.05 / np.e) / whole], rel=1e-4)
+    # A variance of 1 + 0.05. The row is met, so it counts 5 / 4, and the noise is 64 / 65 of 0.006.
+    whole = 1.05 + 0.006 * 64 / 65 * 4 / 5
+    assert result == pytest.approx([0.001 * 1.05 / whole, 0.001 * (1.0 + 0.05 / np.e) / whole], rel=1e-5)
 
 
 def test_a_row_that_contradicts_all_others_hardly_counts() -> None:
@@ -131,10 +131,11 @@ def test_a_row_that_contradicts_all_others_hardly_counts() -> None:
     assert result[9] < 0.3
 
 
-def test_what_all_rows_share_is_taken_over() -> None:
-    values = _pool(count=64)
-    result = similar.corrections(values, 0.3 + 0.02 * np.random.default_rng(1).normal(size=64), values)
-    assert result.mean() == pytest.approx(0.3, abs=0.05)
+@pytest.mark.parametrize("count", [10, 64])
+@pytest.mark.parametrize("factor", [1.3, 30.0])
+def test_what_all_rows_share_is_taken_over(factor: float, count: int) -> None:
+    values, off = _pool(count=count), np.log(factor) + 0.05 * np.random.default_rng(1).normal(size=count)
+    assert similar.corrections(values, off, _pool(7)).mean() == pytest.approx(np.log(factor), abs=0.06)
 
 
 def test_what_depends_on_size_is_transferred_to_similar_rows() -> None:

@@ -78,16 +78,18 @@ def test_means_of_classes_are_of_the_other_steps_and_of_the_finest_class_that_th
     assert second.tolist() == [10.0, 10.0, 10.0]  # by shapes, by op, by kind
 
 
-def test_a_kernel_is_estimated_from_kernels_of_its_size_and_names() -> None:
+def test_a_kernel_is_estimated_from_kernels_of_its_size_and_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trace_parts, "NOISES", (0.1,))  # all would err alike
     names = pd.DataFrame({"family": [*"abcd"], "op_name": [*"abcd"], "input_dims": [*"abcd"], "event_name": [*"abca"]})
     grid, block = (pd.Series([*texts, None], dtype=object) for texts in (("[1]", "[1024]", "[1000,1]"), ["[1]"] * 3))
     kernels = names.assign(grid=grid, block=block)
     logs = np.log(trace_parts.alike_us(kernels, np.exp([0.0, 4.0, 0.0, 0.0]), np.array([True, True, False, False])))
-    # The two known ones have nothing in common: their mean is 2, and noise decides nothing, so it is the least, 0.01.
-    # Each is 2 / 1.01 from the mean. The third shares the size with the second one, the last its event with the first.
-    part = 2.0 / 1.01
+    # The two known ones have nothing in common: their mean is 2, and each is 2 / 1.1 from it. The third shares the size
+    # with the second one, the last its event with the first.
+    part = 2.0 / 1.1
     assert logs == pytest.approx([2.0 - part, 2.0 + part, 2.0 + part / 6, 2.0 - part / 6])
     # Kernels of one size that differ by 4 state nothing about each other: the most noise errs least.
+    monkeypatch.undo()
     sizes = names.assign(event_name=[*"abcd"], grid=["[1]", "[1]", "[9]", "[9]"], block="[1]")
     logs = np.log(trace_parts.alike_us(sizes, np.exp([0.0, 4.0, 4.0, 0.0]), np.full(4, True)))
     assert logs == pytest.approx([2 - 10 / 11, 2 + 10 / 11, 2 + 10 / 11, 2 - 10 / 11])
