@@ -260,7 +260,12 @@ class Setup:
         tables = () if models.table is None else (models.table,)
         order: tuple[Predictor, ...] = (*tables, model)
         if self.measured is not None:
-            order = (*tables, TracePredictor(self.measured, self.traced, model), model)
+            trace = TracePredictor(self.measured, self.traced, model)
+            if models.table is not None:
+                from gnnperf.predict.similar import corrected
+
+                trace = replace(trace, correct=partial(corrected, models.table))
+            order = (*tables, trace, model)
         elif models.transfer is not None:
             from gnnperf.predict.transfer import transfer_of
 

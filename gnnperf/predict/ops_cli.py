@@ -50,7 +50,7 @@ gnnperf coverage TRACE --checkpoint FILE                  shares by source, unco
 gnnperf coverage TRACE --ops ops.jsonl                    ... and the list that `gnnperf calibrate --ops` measures
 gnnperf coverage TRACE --measured mine/ops.parquet        with what was measured
 gnnperf coverage TRACE --gpu NAME --ops ops.jsonl --choose 64
-                                                            64 calls that correct others where evidence=none
+                                                            64 calls that correct most of the others, on a new device
 """
 
 

@@ -22,8 +22,7 @@ from gnnperf.hardware import ClusterSpec
 from gnnperf.predict.measured import MeasuredPredictor, tensor_shapes
 from gnnperf.predict.predictors import merge
 
-# How they were chosen: docs/benchmarks/transfer.md.
-OFFSET = 1.0  # variance of what the base misses of all calls
+OFFSET = 1.0  # variance of what the base misses of all calls; how all of these were chosen: benchmarks/transfer.md
 SPREAD, LENGTH = 0.05, 6.0  # variance of what it misses by size; the distance over which this falls by e
 NOISE, PRIOR_ROWS, FREEDOM = 0.006, 64, 4.0  # squared scale of errors, as of PRIOR_ROWS; their degrees of freedom
 LEAST_ROWS, ROUNDS = 10, 20
@@ -86,9 +85,8 @@ class SimilarPredictor:
 
     def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
         """Both, and the base corrected. Raises InputError: the table was measured on another device."""
-        known, base = self.measured.predict(graph, cluster), self.base.predict(graph, cluster)
-        factor, count = factors(graph.nodes, known.latency_us, base.latency_us)
-        return merge([known, _corrected(base, factor, count)])
+        base = self.base.predict(graph, cluster)
+        return merge([self.measured.predict(graph, cluster), corrected(self.measured, base, cluster)])
 
 
 def factors(nodes: pd.DataFrame, measured_us: np.ndarray, base_us: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -130,7 +128,9 @@ def _edges(input_dims: str) -> tuple[float, float, float, float]:
     return float(np.prod(first[:-1])), float(first[-1]), float(np.prod(second[:-1])), float(second[-1])
 
 
-def _corrected(base: Prediction, factor: np.ndarray, count: np.ndarray) -> Prediction:
+def corrected(measured: MeasuredPredictor, base: Prediction, cluster: ClusterSpec) -> Prediction:
+    """The prediction, where calls that the table measured on this cluster's device state what it misses."""
+    factor, count = factors(base.graph.nodes, measured.predict(base.graph, cluster).latency_us, base.latency_us)
     reason = base.reasons.copy()
     for each in np.unique(count[count > 0]).tolist():
         reason[count == each] = REASON.format(count=each)

@@ -9,6 +9,7 @@ the same, and the model does not know it   measured x ratio of its family's mode
                                            without any that of memory or link bandwidths
 a transfer that now leaves its node        model after                                      analytic, gnn
 host work on another host                  measured x ratio of single-thread speeds         trace
+any of them, like calls measured there     times what these are off by (predict.similar)    as before
 a stall, the wait for untraced ranks       measured                                         trace
 never measured                             NaN: the next predictor of the order             -
 
@@ -17,6 +18,7 @@ Delays that no modeled constraint explains, lags and the starts of ranks stay as
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -51,6 +53,8 @@ class TracePredictor:
     traced: ClusterSpec  # the cluster that it was measured on
     model: Predictor  # predicts before and after a change; only its ratio is used
     edited: Edited | None = None  # the edit whose graph is predicted; None: the measured step itself
+    # what calls that were measured on another device change there; None: there are none
+    correct: Callable[[Prediction, ClusterSpec], Prediction] | None = None
 
     def on_edit(self, edited: Edited) -> TracePredictor:
         """The predictor for an edit of the measured step."""
@@ -103,13 +107,16 @@ class TracePredictor:
         given = np.isfinite(given_us)
         latency_us[given], source[given], reason[given] = given_us[given], Source.TRACE, SET
         source[~np.isfinite(latency_us)] = Source.UNCOVERED
-        return replace(
+        result = replace(
             after.with_latencies(latency_us, source, reason=reason),
             lag_us=self.measured.edge_lags_us(graph, came_from),
             isolated=only(after.isolated, ~np.isfinite(latency_us) | outer),
             warnings=after.warnings,
             rank_start_us=self.measured.rank_start_us,
         )
+        if self.correct is None or cluster.device.name == self.traced.device.name:
+            return result
+        return self.correct(result, cluster)
 
     @property
     def _as_measured(self) -> str:

@@ -227,7 +227,8 @@ def _vote(nodes: list[Node], numbers_of: dict[str, list[int]], taken: set[int], 
 def fill_shapes(table: Assembled, trace: ExecutionTrace, matched: Matched) -> Assembled:
     """The table with shapes, dtypes and values of matched ops that had none."""
     texts: dict[str, list[bytes | None]] = {}
-    for column, describe in (("input_dims", _dims), ("input_types", _types), ("input_values", _values)):
+    for column, describe in (("input_dims", _dims), ("input_types", lambda node: [_type(str(t)) for t in node.types]),
+                             ("input_values", _values)):  # fmt: skip
         known = table.columns[column]
         texts[column] = [known.categories[c].encode() if c >= 0 else None for c in known.codes]
         for node in trace.nodes:
@@ -242,10 +243,6 @@ def fill_shapes(table: Assembled, trace: ExecutionTrace, matched: Matched) -> As
 def _dims(node: Node) -> list[Any]:
     """Shapes as Kineto writes them: a tensor's shape, a list of shapes for a tensor list, [] for the rest."""
     return [s if "Tensor(" in str(t) else [] for s, t in zip(node.shapes, node.types, strict=False)]
-
-
-def _types(node: Node) -> list[str]:
-    return [_type(str(t)) for t in node.types]
 
 
 KINETO_TYPES = {"Int": "Scalar", "Double": "Scalar", "Bool": "Scalar", "Float": "Scalar"}

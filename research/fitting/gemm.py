@@ -108,16 +108,12 @@ def measured(rows: pd.DataFrame) -> Measured:
 def predicted_us(data: Measured, members: gemms.Members) -> Array:
     """[rows] us as the data were measured, each device by the members that are for it."""
     result = np.full(len(data.latency_us), np.nan)
+    key = data.family if data.family in BY_KERNELS else f"{data.family}_matrix"  # of a rate
     for name in np.unique(data.device):
         device, rows = match_device(str(name)), np.flatnonzero(data.device == name)
-        own = members if device is None else model.members_on(device, members, _key(data.family))
+        own = members if device is None else model.members_on(device, members, key)
         result[rows] = model.tiled_us(data.result.part(rows), data.numbers.part(rows), own, data.launch_included)
     return result
-
-
-def _key(family: str) -> str:
-    """A rate's key of that family."""
-    return family if family in BY_KERNELS else f"{family}_matrix"
 
 
 def fit_together(data: Measured) -> gemms.Members:

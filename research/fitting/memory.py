@@ -163,8 +163,9 @@ def _fit_streams(
     def build(values: np.ndarray) -> Loaded:
         retained, parts, per_clock, heavy, issue, *shares = map(float, values)
         cycles = {**START.lane_cycles, "pow": heavy}
-        systems = {devices[name].name: _system(devices[name], share)
-                   for name, share in zip(measured, shares, strict=True) if name in known}  # fmt: skip
+        systems = {one.name: MemorySystem(float(one.memory_bus_bits or 0), float(one.memory_pin_bits_per_s or 0), share)
+                   for one, share in ((devices[name], share) for name, share in zip(measured, shares, strict=True)
+                                      if name in known)}  # fmt: skip
         result = replace(START, stream_share=float(np.exp(np.mean(np.log(shares)))), cache_share=retained,
                         partitioned_share=parts, cache_bytes_per_clock=per_clock, lane_cycles=cycles,
                         systems=systems)  # fmt: skip
@@ -174,10 +175,6 @@ def _fit_streams(
                       START.lane_cycles["pow"], START_ISSUE_SHARE, *[START.stream_share] * len(measured)])  # fmt: skip
     constants, issue = _fit(rows, devices, calls, build, start)
     return constants, dict.fromkeys(map(str, rows["table"].unique()), issue)
-
-
-def _system(device: DeviceSpec, share: float) -> MemorySystem:
-    return MemorySystem(float(device.memory_bus_bits or 0), float(device.memory_pin_bits_per_s or 0), share)
 
 
 def _fit_row_kernel(

@@ -17,7 +17,7 @@ from gnnperf.graph.prediction import Prediction, Predictor, uncovered_ops
 from gnnperf.hardware import load_cluster, load_device, load_host
 from gnnperf.hardware.contention import Contention
 from gnnperf.hardware.spec import ClusterSpec
-from gnnperf.predict import api
+from gnnperf.predict import api, similar
 from gnnperf.predict.api import NO_CHECKPOINT, predict
 from gnnperf.predict.assembly import assemble
 from gnnperf.predict.edited import with_edits
@@ -202,6 +202,21 @@ def test_on_another_gpu_kernels_move_by_the_ratio_of_the_model_and_hosts_by_thei
     assert document(estimate)["step_time_ratio_interval"] == list(estimate.ratio_interval)
     assert document(estimate)["traced_step_prediction_us"] == estimate.traced_prediction_us
     assert predict(Request(trace=trace, hardware=H100, evidence=TraceEvidence.none)).step_time_ratio is None
+
+
+def test_calls_measured_on_another_gpu_correct_similar_ones_there(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(similar, "LEAST_ROWS", 1)
+    graph, there = _graph(), replace(load_cluster("hgx_h100"), device=H100)
+    plain = TracePredictor(measured_step(graph, graph.steps[0]), DGX1, AnalyticPredictor())
+    before_us = plain.predict(plain.measured.graph, there).latency_us
+    table = op_table(trace.parent, {**ROW, "device": "NVIDIA H100 80GB HBM3", "latency_us": 3.0 * before_us[GEMM_0]})
+    setup = api.setup_of(TOY, Request(trace=trace, hardware=H100, measured=table))
+    given = replace(plain, correct=setup.predictors.trace.correct)  # type: ignore[union-attr]
+    after = given.predict(plain.measured.graph, there)
+    assert 2.5 < after.latency_us[GEMM_1] / before_us[GEMM_1] < 3.0
+    assert np.array_equal(after.latency_us[HOST], before_us[HOST])
+    assert after.reasons[GEMM_1] == similar.REASON.format(count=1)
+    assert given.predict(plain.measured.graph, DGX1).latency_us[GEMM_1] == MEASURED_US[GEMM_1]  # measured there
 
 
 def test_an_edit_leaves_untouched_nodes_as_measured_and_scales_touched_ones() -> None:

@@ -146,11 +146,6 @@ def test_what_depends_on_size_is_transferred_to_similar_rows() -> None:
     )
 
 
-def test_noise_is_averaged() -> None:
-    values, off = _pool(count=128), 0.2 * np.random.default_rng(3).normal(size=128)
-    assert np.abs(similar.corrections(values, off, _pool(7))).mean() < 0.3 * np.abs(off).mean()
-
-
 def test_chosen_rows_lie_where_rows_are() -> None:
     centers = np.array([[0.0, 0.0], [10.0, 0.0], [0.0, 10.0]])
     values = np.repeat(centers, 20, axis=0) + 0.01 * _pool(2, 60)

@@ -58,11 +58,8 @@ class Cnn(Workload, kind="cnn", label="resnet", width="channels",
         times = repeats_here(self.repeats, self.repeating_rank)
         model = replicate(ResNet(self, times).to(device()), self.bucket_mb, blocking=self.blocking)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, fused=True)
-        return model_trainer(self, model, _batches(self), optimizer, _loss, (model,))
-
-
-def _loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    return F.cross_entropy(logits.float(), labels)
+        return model_trainer(self, model, _batches(self), optimizer,
+                             lambda logits, labels: F.cross_entropy(logits.float(), labels), (model,))  # fmt: skip
 
 
 def _batches(size: Cnn) -> Iterator[Batch]:

@@ -157,10 +157,6 @@ def _long(a: Value) -> bool:
     return a.shape[-1] >= 8
 
 
-def _in_groups(a: Value) -> bool:
-    return len(a.shape) >= 3 and a.shape[1] % 4 == 0 and prod(a.shape[1:]) >= 64
-
-
 def _rms_norm(a: Value) -> nn.Module:
     """The weights are float32, and under autocast it does not cast what comes in."""
     return nn.Sequential(Apply(torch.Tensor.float), nn.RMSNorm(a.shape[-1], eps=1e-5))
@@ -179,6 +175,7 @@ CONVOLUTIONS = (
 )  # fmt: skip
 WEIGHTED = (
     _norm("layer_norm", 8.0, _long, lambda a: nn.LayerNorm(a.shape[-1])), _norm("rms_norm", 6.0, _long, _rms_norm),
-    _norm("group_norm", 8.0, _in_groups, lambda a: nn.GroupNorm(4, a.shape[1])),
+    _norm("group_norm", 8.0, lambda a: len(a.shape) >= 3 and a.shape[1] % 4 == 0 and prod(a.shape[1:]) >= 64,
+          lambda a: nn.GroupNorm(4, a.shape[1])),
     _shifted("bias", torch.add, lambda b: b + 1), _shifted("gain", torch.mul, lambda b: b),
 )  # fmt: skip

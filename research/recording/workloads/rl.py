@@ -53,7 +53,7 @@ class PythonCartPoles:
 
     def push(self, actions: torch.Tensor) -> torch.Tensor:
         self._carts = [_pushed(cart, action) for cart, action in zip(self._carts, actions.tolist(), strict=True)]
-        balancing = [_balances(cart) for cart in self._carts]
+        balancing = [abs(cart[0]) <= LARGEST_POSITION_M and abs(cart[2]) <= LARGEST_ANGLE for cart in self._carts]
         for i, good in enumerate(balancing):
             if not good:
                 self._carts[i] = [self._random.uniform(-LARGEST_START, LARGEST_START) for _ in range(4)]
@@ -68,10 +68,6 @@ def _pushed(cart: State, action: float) -> State:
     angular = (GRAVITY_M_PER_S2 * sine - cosine * push) / leverage
     linear = push - POLE_MOMENT_KG_M * angular * cosine / TOTAL_KG
     return [position + STEP_S * speed, speed + STEP_S * linear, angle + STEP_S * turning, turning + STEP_S * angular]
-
-
-def _balances(cart: State) -> bool:
-    return abs(cart[0]) <= LARGEST_POSITION_M and abs(cart[2]) <= LARGEST_ANGLE
 
 
 class TensorCartPoles:

@@ -176,11 +176,9 @@ def device() -> torch.device:
     return torch.device("cpu")
 
 
-def _bfloat16() -> AbstractContextManager[object]:
-    return torch.autocast(device().type, dtype=torch.bfloat16)
-
-
-PRECISIONS: dict[str, Callable[[], AbstractContextManager[object]]] = {"float32": nullcontext, "bfloat16": _bfloat16}
+PRECISIONS: dict[str, Callable[[], AbstractContextManager[object]]] = {
+    "float32": nullcontext, "bfloat16": lambda: torch.autocast(device().type, dtype=torch.bfloat16),
+}  # fmt: skip
 
 
 def arithmetic(precision: str) -> Callable[[], AbstractContextManager[object]]:
