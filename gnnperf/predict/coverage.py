@@ -135,8 +135,8 @@ def _chosen(estimate: StepPrediction, places: np.ndarray, count: int) -> list[in
     """Nodes of distinct calls; none where so few would correct nothing."""
     nodes, base_us = estimate.prediction.graph.nodes.iloc[places], estimate.prediction.latency_us[places]
     numbers = call_numbers(nodes, base_us)
-    single = ((nodes["num_siblings"] <= 1) & (nodes["opened_ops"] <= 0)).to_numpy()  # what a table can cover
-    measurable = np.flatnonzero(single)
+    has_shapes = nodes["input_dims"].astype(object).map(lambda dims: bool(tensor_shapes(str(dims))))
+    measurable = np.flatnonzero((nodes["num_siblings"] <= 1) & (nodes["opened_ops"] <= 0) & has_shapes)
     _, first = np.unique(numbers[measurable], axis=0, return_index=True)  # calls of equal numbers correct as one
     distinct = measurable[np.sort(first)]
     if min(count, len(distinct)) < LEAST_ROWS:

@@ -96,6 +96,8 @@ def test_the_longest_family_is_measured_and_small_ones_are_not() -> None:
     assert max(edges) > 400 > 200 > min(edges)  # spread over what is there
     assert {(line["op"], line["dtype"]) for line in lines} == {("aten::mm", "float32")}
     assert list(calls_to_measure(_prediction(_graph(EDGES[:9])), 16)) == []
+    scalars = GRAPH.nodes.assign(input_dims=["[[],[]]"] * 30 + GRAPH.nodes["input_dims"].astype(object).tolist()[30:])
+    assert len(list(calls_to_measure(_prediction(replace(GRAPH, nodes=scalars)), 40))) == 10  # what has shapes
     with pytest.raises(InputError, match="--choose"):
         list(calls_to_measure(estimate, 9))
 
@@ -127,8 +129,7 @@ def test_a_correction_by_hand() -> None:
 def test_a_row_that_contradicts_all_others_hardly_counts() -> None:
     places, off = np.arange(10.0)[:, None], np.array([0.1] * 9 + [3.0])
     result = similar.corrections(places, off, places)
-    assert result[:5] == pytest.approx(0.1, abs=0.02)
-    assert result[9] < 0.3
+    assert result[:5] == pytest.approx(0.1, abs=0.02) and result[9] < 0.3
 
 
 @pytest.mark.parametrize("count", [10, 64])
@@ -140,10 +141,8 @@ def test_what_all_rows_share_is_taken_over(factor: float, count: int) -> None:
 
 def test_what_depends_on_size_is_transferred_to_similar_rows() -> None:
     values, unseen = _pool(count=128), _pool(7)
-    off = 0.4 * np.tanh(unseen[:, 0])
-    assert (
-        np.abs(off - similar.corrections(values, 0.4 * np.tanh(values[:, 0]), unseen)).mean() < 0.3 * np.abs(off).mean()
-    )
+    known, off = 0.4 * np.tanh(values[:, 0]), 0.4 * np.tanh(unseen[:, 0])
+    assert np.abs(off - similar.corrections(values, known, unseen)).mean() < 0.3 * np.abs(off).mean()
 
 
 def test_chosen_rows_lie_where_rows_are() -> None:
