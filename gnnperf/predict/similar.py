@@ -98,10 +98,11 @@ def factors(nodes: pd.DataFrame, measured_us: np.ndarray, base_us: np.ndarray) -
     for places in families(nodes, base_us):
         numbers = call_numbers(nodes.iloc[places], base_us[places])
         known = np.isfinite(measured_us[places])
-        _, first = np.unique(numbers[known], axis=0, return_index=True)  # each call counts once
+        codes = nodes.iloc[places[known]].groupby(CALL[:2], observed=True).ngroup()  # each call counts once
+        _, first, call = np.unique(codes, return_index=True, return_inverse=True)
         if len(first) < LEAST_ROWS:
             continue
-        off = np.log(measured_us[places] / base_us[places])[known][first]
+        off = np.bincount(call, np.log((measured_us / base_us)[places[known]])) / np.bincount(call)
         factor[places], count[places] = np.exp(corrections(numbers[known][first], off, numbers)), len(first)
     return factor, count
 
