@@ -11,7 +11,7 @@ from gnnperf.core import WORK_TYPES, InputError, NodeType, counted, require
 from gnnperf.graph import uncovered
 from gnnperf.predict.measured import tensor_shapes
 from gnnperf.predict.request import FallbackConfig
-from gnnperf.predict.similar import CALL, LEAST_ROWS, call_numbers, choose, families
+from gnnperf.predict.similar import CALL, LEAST_ROWS, call_numbers, choose, distinct_calls, families
 from gnnperf.predict.step_prediction import StepPrediction
 
 ORDER = [False, True, True]  # longest first, then by name
@@ -137,8 +137,7 @@ def _chosen(estimate: StepPrediction, places: np.ndarray, count: int) -> list[in
     numbers = call_numbers(nodes, base_us)
     has_shapes = nodes["input_dims"].astype(object).map(lambda dims: bool(tensor_shapes(str(dims))))
     measurable = np.flatnonzero((nodes["num_siblings"] <= 1) & (nodes["opened_ops"] <= 0) & has_shapes)
-    _, first = np.unique(numbers[measurable], axis=0, return_index=True)  # calls of equal numbers correct as one
-    distinct = measurable[np.sort(first)]
+    distinct = measurable[distinct_calls(nodes.iloc[measurable])[0]]
     if min(count, len(distinct)) < LEAST_ROWS:
         return []
     chosen: list[int] = places[distinct[choose(numbers[distinct], min(count, len(distinct)), seed=0)]].tolist()

@@ -98,13 +98,19 @@ def factors(nodes: pd.DataFrame, measured_us: np.ndarray, base_us: np.ndarray) -
     for places in families(nodes, base_us):
         numbers = call_numbers(nodes.iloc[places], base_us[places])
         known = np.isfinite(measured_us[places])
-        codes = nodes.iloc[places[known]].groupby(CALL[:2], observed=True).ngroup()  # each call counts once
-        _, first, call = np.unique(codes, return_index=True, return_inverse=True)
+        first, call = distinct_calls(nodes.iloc[places[known]])  # each call counts once
         if len(first) < LEAST_ROWS:
             continue
         off = np.bincount(call, np.log((measured_us / base_us)[places[known]])) / np.bincount(call)
         factor[places], count[places] = np.exp(corrections(numbers[known][first], off, numbers)), len(first)
     return factor, count
+
+
+def distinct_calls(nodes: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """Of nodes of one dtype [n]: the place of the first node of each call, and the number of each node's call [n]."""
+    codes = nodes.groupby(CALL[:2], observed=True).ngroup()
+    _, first, call = np.unique(codes, return_index=True, return_inverse=True)
+    return first, call
 
 
 def families(nodes: pd.DataFrame, base_us: np.ndarray) -> Iterator[np.ndarray]:

@@ -88,7 +88,9 @@ def test_measured_calls_keep_their_latency_and_the_others_say_why(tmp_path: Path
 
 
 def test_the_longest_family_is_measured_and_small_ones_are_not() -> None:
-    estimate = _prediction(_graph())
+    twice = _graph(EDGES * 2)  # a trace has several times of a call
+    estimate = _prediction(replace(twice, nodes=twice.nodes.assign(latency_us=np.outer([1.0, 1.1], BASE).ravel())))
+    assert len(list(calls_to_measure(estimate, 80))) == len(EDGES)
     lines = [json.loads(line) for line in calls_to_measure(estimate, 16)]
     assert 10 <= len(lines) <= 16
     edges = [line["shapes"][0][0] for line in lines]

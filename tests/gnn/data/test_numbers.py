@@ -109,9 +109,8 @@ def test_products_by_op() -> None:
     batched = figures.shape_numbers(with_dims(["[[3,8,16],[3,16,4]]"], "aten::bmm", "gemm")).product
     assert batched.tolist() == [[3, 8, 4, 16, 1]]
     assert figures.shape_numbers(with_dims([None], "aten::mm", "gemm")).product.tolist() == [[0] * 5]
-    assert figures.shape_numbers(with_dims(["[[8,16],[16,4]]"])).product.tolist() == [
-        [0] * 5
-    ]  # an addition is no product
+    addition = figures.shape_numbers(with_dims(["[[8,16],[16,4]]"]))
+    assert addition.product.tolist() == [[0] * 5]
     below_zero = figures.shape_numbers(with_dims(["[[-1,2],[2,3]]"], "aten::mm", "gemm")).product
     assert below_zero.tolist() == [[1, 0, 3, 2, 1]]  # counts as none
 
