@@ -1,8 +1,8 @@
 from . import storage as storage
 from .build import INTER as INTER
 from .build import INTRA as INTRA
-from .build import add_hardware as add_hardware
 from .build import build_graph as build_graph
+from .build import hardware as hardware
 from .cost.matmul import SPARSE_MATMUL_FORMULAS as SPARSE_MATMUL_FORMULAS
 from .cost.matmul import grouped_size as grouped_size
 from .cost.op_call import DTYPE_BYTES as DTYPE_BYTES

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from gnnperf.core import Evidence, InputError, NodeType, Relation, each
+from gnnperf.core import Evidence, InputError, NodeType, Relation, each, return_freed_memory
 from gnnperf.graph.collectives import collective_nodes
 from gnnperf.graph.event_columns import CallClass, RankEvents, rank_events
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel, measured_end_us, table_counts
@@ -27,44 +27,36 @@ from gnnperf.trace import RunTrace, TraceTable
 INTRA, INTER, HOST_LINK = "intra", "inter", "host_link"
 
 
-def add_hardware(graph: ExecutionGraph) -> ExecutionGraph:
-    """Append one device node per traced rank, the links between ranks and one host link, and their edges.
+def hardware(
+    nodes: pd.DataFrame, ranks: Sequence[int], names: Sequence[str], num_hosts: int, world_size: int
+) -> tuple[list[pd.DataFrame], EdgeList]:
+    """One device node per traced rank, the links between ranks and one host link, after all nodes, and their edges.
 
-    A link between hosts is there if the run's card states that there were several: groups larger than what one host
-    holds cross it.
+    A link between hosts is there if there are several: groups larger than what one host holds cross it. `nodes` need
+    no other columns than `FOR_OTHERS`; `names` are of devices.
     """
-    nodes, num_ranks, base = graph.nodes, len(graph.ranks), graph.num_nodes
+    num_ranks, base = len(ranks), len(nodes)
     devices = node_table(
-        num_ranks, node_type=str(NodeType.DEVICE), rank=np.array(graph.ranks),
-        op_name=np.array([n or "unknown" for n in graph.device_names], dtype=object),
+        num_ranks, node_type=str(NodeType.DEVICE), rank=np.array(ranks),
+        op_name=np.array([n or "unknown" for n in names], dtype=object),
     )  # fmt: skip
-    several = graph.placement is not None and graph.placement.hosts > 1
-    names = [INTRA, HOST_LINK, *([INTER] if several else [])]
-    links = node_table(len(names), node_type=str(NodeType.LINK), op_name=np.array(names, dtype=object))
-    device_of = {rank: base + i for i, rank in enumerate(graph.ranks)}
+    listed = [INTRA, HOST_LINK, *([INTER] if num_hosts > 1 else [])]
+    links = node_table(len(listed), node_type=str(NodeType.LINK), op_name=np.array(listed, dtype=object))
+    device_of = {rank: base + i for i, rank in enumerate(ranks)}
     intra, host_link = base + num_ranks, base + num_ranks + 1
     kind, rank = nodes["node_type"], nodes["rank"].to_numpy()
     edges = EdgeList()
     work = np.flatnonzero(kind.isin([NodeType.COMPUTE, NodeType.MEMORY, NodeType.COMM]).to_numpy())
     edges.add(work, np.array([device_of[r] for r in rank[work].tolist()], dtype=np.int64), Relation.RUNS_ON)
     comm, copy = (np.flatnonzero((kind == one).to_numpy()) for one in (NodeType.COMM, NodeType.MEMORY))
-    crossed = np.where(_leaves_its_host(graph, comm), base + num_ranks + 2, intra) if several else intra
-    edges.add(comm, np.broadcast_to(crossed, len(comm)), Relation.CROSSES)
+    group_size = nodes["group_size"].to_numpy()[comm]  # unknown groups are taken to leave their host
+    leaves = (num_hosts > 1) & ((group_size < 0) | (group_size > max(world_size // num_hosts, 1)))
+    edges.add(comm, np.where(leaves, base + num_ranks + 2, intra), Relation.CROSSES)
     edges.add(copy, np.full(len(copy), host_link), Relation.CROSSES)
     device = np.arange(base, base + num_ranks)
-    for link in range(intra, intra + len(names)):
+    for link in range(intra, intra + len(listed)):
         edges.add(np.full(num_ranks, link), device, Relation.CONNECTS)
-    all_nodes = concat_tables([nodes, devices, links])
-    all_nodes = all_nodes.assign(node_id=np.arange(len(all_nodes), dtype=np.int64))
-    return replace(graph, nodes=all_nodes, edges=concat_tables([graph.edges, edges.table()]))
-
-
-def _leaves_its_host(graph: ExecutionGraph, comm: np.ndarray) -> np.ndarray:
-    """[num_comm] bool: the group is larger than what one host holds; unknown groups are taken to be."""
-    assert graph.placement is not None
-    per_host = max(graph.world_size // graph.placement.hosts, 1)
-    group_size = graph.nodes["group_size"].to_numpy()[comm]
-    return (group_size < 0) | (group_size > per_host)
+    return [devices, links], edges
 
 
 # Measured labels of the joint graph: step times, and the delay along binding edges.
@@ -74,7 +66,7 @@ def step_labels(ranks: list[RankGraph], windows: StepWindows) -> tuple[StepLabel
     """Period and makespan of every whole step (definitions: schema.StepTimeKind)."""
     completion = windows.cpu_end_ns / 1000.0  # [num_ranks, num_steps]
     for i, rank in enumerate(ranks):
-        step = rank.nodes["step"].to_numpy()[rank.first_node]  # [num_works]
+        step = rank.column("step")[rank.first_node]  # [num_works]
         inside = step >= 0
         np.maximum.at(completion[i], step[inside], rank.works.end_ns[inside] / 1000.0)
     start = windows.begin_ns / 1000.0
@@ -197,8 +189,9 @@ def _op_nodes(rank: RankGraph) -> tuple[np.ndarray, np.ndarray]:
     """
     n = len(rank.events.start_ns)
     first, last = np.full(n, -1), np.full(n, -1)
-    host = np.flatnonzero((rank.nodes["event_id"].to_numpy() >= 0) & (rank.nodes["thread"].to_numpy() >= 0))
-    _spread(rank.nodes["event_id"].to_numpy()[host], host, host, first, last)
+    event = rank.column("event_id")
+    host = np.flatnonzero((event >= 0) & (rank.column("thread") >= 0))
+    _spread(event[host], host, host, first, last)
     owned = np.flatnonzero(rank.works.op >= 0)
     device_first, device_last = np.full(n, -1), np.full(n, -1)
     op = rank.works.op[owned]
@@ -214,13 +207,11 @@ def _op_nodes(rank: RankGraph) -> tuple[np.ndarray, np.ndarray]:
 def _spread(owner: np.ndarray, begin: np.ndarray, end: np.ndarray, first: np.ndarray, last: np.ndarray) -> None:
     """Extend the node range of each owner (event id; -1 none)."""
     known = np.flatnonzero(owner >= 0)
-    backwards = known[::-1]
-    lower = first.copy()
-    lower[owner[backwards]] = begin[backwards]
-    first[:] = np.where(first < 0, lower, np.where(lower < 0, first, np.minimum(first, lower)))
-    upper = last.copy()
-    upper[owner[known]] = end[known]
-    last[:] = np.maximum(last, upper)
+    owner, begin, end = owner[known], begin[known], end[known]
+    lower, upper = np.empty_like(first), np.empty_like(last)  # of owners only
+    lower[owner[::-1]], upper[owner] = begin[::-1], end
+    lower, upper, before = lower[owner], upper[owner], first[owner]
+    first[owner], last[owner] = np.where(before < 0, lower, np.minimum(before, lower)), np.maximum(last[owner], upper)
 
 
 # A rank's device clock against its host clock.
@@ -303,46 +294,58 @@ def correct_clocks(run: RunTrace) -> RunTrace:
 
 def graph_of_corrected(run: RunTrace) -> ExecutionGraph:
     """The graph of a run whose clocks are right. An order-preserving warp of its times changes labels only."""
-    return add_hardware(_joined(run)).validate()  # after what the ranks took is free
+    return _joined(run).validate()
+
+
+FOR_OTHERS = ["node_type", "rank", "step", "op_name", "phase", "dtype", "collective", "group_size"]
 
 
 def _joined(run: RunTrace) -> ExecutionGraph:
-    """The graph of all ranks without hardware."""
     base = run_base_time_ns(run)
     events = [rank_events(table, base) for table in run.tables]
     windows = step_windows(events)
     drafts = [rank_draft(e, windows, i) for i, e in enumerate(each(events, "finding host segments", "ranks"))]
+    return_freed_memory()
     ranks = _rank_graphs(drafts, windows)
     del drafts
-    offsets = np.cumsum([0, *(len(r.nodes) for r in ranks)]).tolist()
-    nodes = concat_tables([r.nodes for r in ranks])
-    steps = [r.nodes["step"].to_numpy()[r.first_node] for r in ranks]
+    return_freed_memory()
+    offsets = np.cumsum([0, *map(len, ranks)]).tolist()
+    tables = [table for r in ranks for table in r.nodes]
+    few = concat_tables([table[FOR_OTHERS] for table in tables])
+    steps = [r.column("step")[r.first_node] for r in ranks]
     groups = match(comm_parts([(r.events, r.works) for r in ranks], steps, [r.hidden for r in ranks]))
-    joint = collective_nodes(groups, ranks, offsets, nodes, run.world_size)
+    joint = collective_nodes(groups, ranks, offsets, few, run.world_size)
+    numbers = tuple(e.rank for e in events)
+    listed = [table.meta.devices for table in run.tables]  # may be more than ranks, all of one kind or none named
+    device_names = tuple(one[min(i, len(one) - 1)].name if one else "" for i, one in enumerate(listed))
+    few = concat_tables([few, joint.nodes[FOR_OTHERS]])
+    placement = placement_of(run.card)
+    num_hosts = 1 if placement is None else placement.hosts
+    machine, machine_edges = hardware(few, numbers, device_names, num_hosts, run.world_size)
+    edges = concat_tables([
+        *(r.edges.shifted(o).table() for r, o in zip(ranks, offsets, strict=False)),
+        joint.edges.table(), feed_edges(ranks, offsets).table(), machine_edges.table(),
+    ])  # fmt: skip
+    labels, rank_counts = step_labels(ranks, windows), [r.counts for r in ranks]
+    warnings = _warnings(windows, events)
+    tables += [joint.nodes, *machine]
+    del ranks, events, steps, groups, few  # before the nodes are joined
+    return_freed_memory()
+    nodes = concat_tables(tables)
+    del tables
     # Exit latencies, and starts such that start + latency is the measured end (unknown: the end itself).
     latency, start = nodes["latency_us"].to_numpy(copy=True), nodes["start_us"].to_numpy(copy=True)
     latency[joint.exit_node] = joint.exit_us
     start[joint.exit_node] -= np.nan_to_num(joint.exit_us)
-    edges = concat_tables([
-        *(r.edges.shifted(o).table() for r, o in zip(ranks, offsets, strict=False)),
-        joint.edges.table(),
-        feed_edges(ranks, offsets).table(),
-    ])  # fmt: skip
-    labels, rank_counts = step_labels(ranks, windows), [r.counts for r in ranks]
-    warnings, numbers = _warnings(windows, events), tuple(e.rank for e in events)
-    del ranks, events, steps, groups  # before the nodes are copied
-    nodes = concat_tables([nodes.assign(latency_us=latency, start_us=start), joint.nodes])
-    nodes = nodes.assign(node_id=np.arange(len(nodes), dtype=np.int64))
+    nodes = nodes.assign(latency_us=latency, start_us=start, node_id=np.arange(len(nodes), dtype=np.int64))
     edges = edges.assign(lag_us=measured_lags(nodes, edges))
-    listed = [table.meta.devices for table in run.tables]  # may be more than ranks, all of one kind or none named
-    device_names = tuple(one[min(i, len(one) - 1)].name if one else "" for i, one in enumerate(listed))
     counts = Counter[str]()
     for one in rank_counts:
         counts.update(one)
     return ExecutionGraph(
         name=run.name, nodes=nodes, edges=edges, steps=labels,
         ranks=numbers, world_size=run.world_size, device_names=device_names,
-        placement=placement_of(run.card), tables=table_counts(run.card),
+        placement=placement, tables=table_counts(run.card),
         counts=dict(counts) | joint.counts, warnings=(*run.warnings, *warnings),
     )  # fmt: skip
 

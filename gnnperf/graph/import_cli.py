@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 _NAMED = 10
 GRAPH = "graph"
-MANY_EVENTS = 500_000  # packed while the graph is built, they would take too much memory
 PROCESS_BYTES = 300 * 2**20  # of the process before it reads
 WINDOW = re.compile(r"steps_\d+-\d+")
 ABOUT = "Read one run, build its execution graph, and write both as Parquet; other commands read the folder."
@@ -124,16 +123,10 @@ def _written(run: RunTrace, folder: Path) -> ExecutionGraph:
     for name in (trace_storage.IMPORTED, GRAPH):
         (folder / name).mkdir()
     write = partial(trace_storage.write_files, run, folder / trace_storage.IMPORTED)
+    return_freed_memory()
     with task("writing", 2, "folders") as advance, ExitStack() as copies:
-
-        def writing() -> Callable[[], None]:
-            return copies.enter_context(in_copy(write)) if copyable_cores() > 1 else write
-
-        written = writing() if sum(len(table.events) for table in run.tables) <= MANY_EVENTS else None
+        written = copies.enter_context(in_copy(write)) if copyable_cores() > 1 else write
         graph = build_graph(run)
-        if written is None:
-            return_freed_memory()
-            written = writing()
         graph_storage.write_files(graph, folder / GRAPH)
         advance(1.0)
         written()

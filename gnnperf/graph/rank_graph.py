@@ -15,7 +15,7 @@ from gnnperf.graph.host_comm import HostComm, RankDraft
 from gnnperf.graph.lanes import consecutive
 from gnnperf.graph.node_tables import host_table, work_table
 from gnnperf.graph.steps import StepWindows
-from gnnperf.graph.tables import EdgeList, concat_tables
+from gnnperf.graph.tables import EdgeList
 from gnnperf.graph.works import Works
 
 
@@ -25,12 +25,19 @@ class RankGraph:
 
     events: RankEvents
     works: Works
-    nodes: pd.DataFrame  # [num_nodes] host pieces, then works; a communication kernel is two nodes, arrive and exit
+    nodes: tuple[pd.DataFrame, ...]  # host pieces, then works; a communication kernel is two nodes, arrive and exit
     edges: EdgeList  # edges within the rank
     first_node: np.ndarray  # [num_works] node ids of each work
     last_node: np.ndarray  # [num_works]
     hidden: np.ndarray  # [num_works] bool, see matching.CommPart
     counts: dict[str, int]  # what was left out, by reason
+
+    def __len__(self) -> int:
+        return sum(map(len, self.nodes))
+
+    def column(self, name: str) -> np.ndarray:
+        """[num_nodes] of a column that has numbers."""
+        return np.concatenate([table[name].to_numpy() for table in self.nodes])
 
 
 def rank_graph(
@@ -69,7 +76,7 @@ def rank_graph(
         edges.add(last[comm.awaited[0]], comm.awaited[1], Relation.WAITS)
         edges.add(last[comm.queued[0]], first[comm.queued[1]], Relation.WAITS, "stream")
         blocked_until = comm.awaited
-    nodes = concat_tables([_without_waits(host, pieces, works, blocked_until), device])
+    nodes = _without_waits(host, pieces, works, blocked_until), device
     hidden = np.zeros(len(works), dtype=bool) if comm is None else comm.hidden
     return RankGraph(events, works, nodes, edges, first, last, hidden, _counts(events, works))
 

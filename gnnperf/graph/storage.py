@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
@@ -124,8 +125,10 @@ def write_graph(graph: ExecutionGraph, directory: Path) -> None:
 def write_files(graph: ExecutionGraph, folder: Path) -> None:
     """Write the files of a graph into an empty folder."""
     meta = _Meta(**{f.name: getattr(graph, f.name) for f in fields(_Meta)})
-    _write(graph.nodes, folder / "nodes.parquet", msgspec.json.encode(meta))
-    _write(graph.edges, folder / "edges.parquet", b"{}")
+    with ThreadPoolExecutor(1) as other:
+        edges = other.submit(_write, graph.edges, folder / "edges.parquet", b"{}")
+        _write(graph.nodes, folder / "nodes.parquet", msgspec.json.encode(meta))
+        edges.result()
 
 
 def _write(frame: pd.DataFrame, path: Path, meta: bytes) -> None:

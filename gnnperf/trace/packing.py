@@ -53,12 +53,18 @@ def pack(events: pd.DataFrame, texts: Mapping[str, Codes]) -> Columns:
     columns = _packed_times(events, order)
     for name in REFERENCES:
         row = events[name].to_numpy()[order]
-        columns[f"{name}_back"] = np.where(row < 0, 0, _without_zero(np.arange(len(row)) - place[row]))
+        columns[f"{name}_back"] = narrow(np.where(row < 0, 0, _without_zero(np.arange(len(row)) - place[row])))
     for name in COUNTERS:
-        columns[f"{name}_step"] = _steps(events[name].to_numpy()[order])
+        columns[f"{name}_step"] = narrow(_steps(events[name].to_numpy()[order]))
     for name in TEXTS:
         columns[name] = _codes(schema.codes_of(events[name])[order], schema.categories_of(events[name]), texts[name])
-    return columns | {name: events[name].to_numpy()[order] for name in AS_THEY_ARE}
+    return columns | {name: narrow(events[name].to_numpy()[order]) for name in AS_THEY_ARE}
+
+
+def narrow(values: np.ndarray) -> np.ndarray:
+    """The same values; int64 that fit into int32 in half of the memory."""
+    fits = values.dtype == np.int64 and values.min(initial=0) >= -(2**31) and values.max(initial=0) < 2**31
+    return values.astype(np.int32) if fits else values
 
 
 def unpack(columns: Mapping[str, np.ndarray], texts: Mapping[str, list[str]], where: str) -> pd.DataFrame:
@@ -108,7 +114,8 @@ def _packed_times(events: pd.DataFrame, order: np.ndarray) -> Columns:
     time[starts], time[ends] = start, start + duration
     gap = np.diff(time, prepend=np.int64(0))
     shift = order - _guessed_rows(start, duration)
-    return {"start_gap_ns": gap[starts], "end_gap_ns": gap[ends], "num_inside": inside, "row_shift": shift}
+    columns = {"start_gap_ns": gap[starts], "end_gap_ns": gap[ends], "num_inside": inside, "row_shift": shift}
+    return {name: narrow(column) for name, column in columns.items()}
 
 
 def _moments(inside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -25,7 +25,7 @@ from gnnperf.core import EVIDENCE_COLUMNS, InputError, files, read_parquet, repl
 from gnnperf.trace.columns import Codes
 from gnnperf.trace.limits import MAX_RUN_EVENTS
 from gnnperf.trace.metadata import MAX_RANKS
-from gnnperf.trace.packing import TEXTS, pack, packed_dtypes, unpack
+from gnnperf.trace.packing import TEXTS, narrow, pack, packed_dtypes, unpack
 from gnnperf.trace.table import CARD, EVENTS_FILE, RunTrace, TraceMeta, TraceTable
 from gnnperf.trace.table import IMPORTED as IMPORTED
 from gnnperf.trace.trace_sources import is_regular
@@ -69,7 +69,7 @@ def write_files(run: RunTrace, folder: Path, *, smallest: bool = False) -> None:
 def _write_events(tables: Sequence[TraceTable], path: Path, *, smallest: bool) -> None:
     texts = {name: Codes() for name in TEXTS}
     ranks = [pack(table.events, texts) for table in tables]
-    columns = {name: _narrow(np.concatenate([rank.pop(name) for rank in ranks])) for name in packed_dtypes()}
+    columns = {name: narrow(np.concatenate([rank.pop(name) for rank in ranks])) for name in packed_dtypes()}
     num_events = sum(len(table.events) for table in tables)
     # One integer throughout; or NaN throughout, other floats are stored.
     constants = {
@@ -94,12 +94,6 @@ def _write_events(tables: Sequence[TraceTable], path: Path, *, smallest: bool) -
     ) as file:  # fmt: skip
         file.write_table(table)
         file.add_key_value_metadata({META_KEY: meta})
-
-
-def _narrow(values: np.ndarray) -> np.ndarray:
-    """The same values; int64 that fit into int32 in half of the memory."""
-    fits = values.dtype == np.int64 and values.min(initial=0) >= -(2**31) and values.max(initial=0) < 2**31
-    return values.astype(np.int32) if fits else values
 
 
 def _codec(smallest: bool) -> dict[str, Any]:

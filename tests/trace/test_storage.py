@@ -197,7 +197,8 @@ BIG = st.integers(-(2**62), 2**62 - 1)
 
 def _packed(events: pd.DataFrame) -> tuple[Columns, dict[str, list[str]]]:
     codes = {name: Codes() for name in TEXTS}
-    columns = pack(events, codes)
+    dtypes = packed_dtypes()
+    columns = {name: column.astype(dtypes[name], casting="safe") for name, column in pack(events, codes).items()}
     return columns, {name: result.uniques() for name, result in codes.items()}
 
 

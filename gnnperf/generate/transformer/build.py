@@ -14,7 +14,7 @@ from gnnperf.generate.transformer.memory import Role, RoleMap, one_per_stage, ra
 from gnnperf.generate.transformer.plan import Parallelism, TransformerPlan, sentences
 from gnnperf.generate.transformer.program import stage_program
 from gnnperf.generate.transformer.rank_nodes import RankNodes, extents, rank_nodes, transfer_rows
-from gnnperf.graph import EdgeList, ExecutionGraph, StepLabel, add_hardware, concat_tables, content_keys, node_table
+from gnnperf.graph import EdgeList, ExecutionGraph, StepLabel, concat_tables, content_keys, hardware, node_table
 from gnnperf.hardware import progression
 
 STEP_NAME = "planned"
@@ -63,18 +63,21 @@ def planned_graph(
     table, carried = _transfers(met, ways, offset, edges)
     tables.append(table)
     nodes_ = concat_tables([t for t in tables if len(t)])
-    nodes_ = nodes_.assign(node_id=np.arange(len(nodes_)), step=np.zeros(len(nodes_), np.int32))
-    nodes_ = nodes_.assign(blocked_us=np.full(len(nodes_), np.nan), content_key=content_keys(nodes_, _CONTENT))
-    ranks, stands_for = tuple(own), tuple(roles.multiplicity.values())
+    nodes_ = nodes_.assign(step=np.zeros(len(nodes_), np.int32), blocked_us=np.full(len(nodes_), np.nan))
+    nodes_ = nodes_.assign(content_key=content_keys(nodes_, _CONTENT))
+    ranks, stands_for, names = tuple(own), tuple(roles.multiplicity.values()), ("",) * len(own)
+    machine, machine_edges = hardware(nodes_, ranks, names, 1, ways.world_size)
+    nodes_ = concat_tables([nodes_, *machine])
+    nodes_ = nodes_.assign(node_id=np.arange(len(nodes_)))
     unknown = tuple(float("nan") for _ in ranks)
     period = float("nan") if carried.size else None  # steps overlap: a step is as long as the next one begins later
-    graph = ExecutionGraph(
-        name=name, nodes=nodes_, edges=edges.table(), ranks=ranks, world_size=ways.world_size,
-        steps=(StepLabel(0, STEP_NAME, period, float("nan"), unknown, unknown),), device_names=("",) * len(ranks),
+    return ExecutionGraph(
+        name=name, nodes=nodes_, edges=concat_tables([edges.table(), machine_edges.table()]), ranks=ranks,
+        world_size=ways.world_size,
+        steps=(StepLabel(0, STEP_NAME, period, float("nan"), unknown, unknown),), device_names=names,
         counts={}, warnings=warnings, stands_for=stands_for,
         fingerprint=hashlib.sha256(repr(content).encode()).hexdigest(), cross_step=carried,
-    )  # fmt: skip
-    return add_hardware(graph).validate()
+    ).validate()  # fmt: skip
 
 
 def _meet(met: dict[Meeting, list[_Met]], own: RankNodes, role: Role, ways: Parallelism, offset: int) -> None:
