@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import compress, repeat
 from operator import attrgetter, is_
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Union
 
 import msgspec
 import numpy as np
@@ -26,10 +28,13 @@ from gnnperf.trace.columns import (
     lane_column,
     launch_columns,
     ns_column,
-    thread_column,
+    threads,
 )
 from gnnperf.trace.limits import MAX_ID, MAX_NAME_CHARS, MAX_WINDOW_NS
 from gnnperf.trace.trace_sources import Text
+
+if TYPE_CHECKING:
+    from gnnperf.trace.scanner import Scanned
 
 # Decoded events -> numpy columns, stretch by stretch, in file order.
 
@@ -37,6 +42,7 @@ KIND_CODES = {kind: code for code, kind in enumerate(EventKind)}
 KIND_OF_WORD = {word: KIND_CODES[kind] for word, kind in kineto.KINDS.items()}
 LAST_OP_CODE = KIND_CODES[EventKind.ANNOTATION]  # kinds are in this order: ops and annotations, runtime, device side
 LAST_HOST_CODE = KIND_CODES[EventKind.RUNTIME]
+MTIA = "mtia_ccp_events"
 MTIA_KINDS = {"event_wait": EventKind.SYNC, "event_record": EventKind.SYNC, "dma_request": EventKind.MEMCPY}
 JSON_FIELDS = {"input_dims": "dims", "input_types": "types", "input_values": "values"}
 SIDE_FIELDS = ("forward_thread", "event_index", "record_function")
@@ -54,7 +60,7 @@ class Parts:
     texts: dict[str, Codes] = field(default_factory=lambda: {name: Codes() for name in JSON_FIELDS})
     launches: Codes = field(default_factory=Codes)  # codes of undecoded launches of kernels, over all stretches
     metadata: dict[int, kineto.CommArgs] = field(default_factory=dict)  # place in the file -> metadata of a collective
-    flows: list[Any] = field(default_factory=list)  # ph, id, tid and ts of forward-backward arrows
+    flows: list[Any] = field(default_factory=list)  # see `Structs`
     size: int = 0  # number of events
     head: kineto.Head = field(default_factory=kineto.Head)  # the top level of the file
     dropped: Counter[str] = field(default_factory=Counter)  # how many events were left out, by reason
@@ -78,57 +84,113 @@ class Parts:
         self.dropped += later.dropped
 
 
-def add(parts: Parts, events: list[Any]) -> None:
-    """Add the columns of one stretch of events."""
-    parts.flows += [(e.ph, e.id, e.tid, e.ts) for e in events if e.cat == kineto.FLOW]
-    rows = [e for e in events if e.cat in kineto.KINDS and e.ph == "X"]
-    if not rows:
+class Structs:
+    """The events of a stretch that are read, decoded; each column is [num_events]."""
+
+    flows: list[Any]  # ph, id, tid and ts of forward-backward arrows
+
+    def __init__(self, rows: list[Any], args: list[kineto.Args]) -> None:
+        self.rows, self.args, self.flows = rows, args, []
+
+    @staticmethod
+    def of(events: list[Any]) -> Structs:
+        """What is read of decoded events."""
+        rows = [e for e in events if e.cat in kineto.KINDS and e.ph == "X"]
+        read = Structs(rows, [kineto.NO_ARGS if e.args is None else e.args for e in rows])
+        read.flows = [(e.ph, e.id, e.tid, e.ts) for e in events if e.cat == kineto.FLOW]
+        return read
+
+    @property
+    def kind(self) -> np.ndarray:
+        """int8 kind codes; MTIA's device kinds are in the names."""
+        words = list(map(attrgetter("cat"), self.rows))
+        kind = np.fromiter(map(KIND_OF_WORD.__getitem__, words), np.int8, len(words))
+        if MTIA in words:
+            kind[:] = [KIND_CODES[MTIA_KINDS[e.name]] if e.cat == MTIA and e.name in MTIA_KINDS else k
+                       for e, k in zip(self.rows, kind.tolist(), strict=True)]  # fmt: skip
+        return kind
+
+    def only(self, rows: np.ndarray) -> Structs:
+        """Those of some rows [num_events] bool."""
+        listed = rows.tolist()
+        return Structs(list(compress(self.rows, listed)), list(compress(self.args, listed)))
+
+    def names(self, codes: Codes) -> np.ndarray:
+        """int32 codes."""
+        return codes.of([e.name for e in self.rows])
+
+    def times(self) -> tuple[np.ndarray, np.ndarray]:
+        """int64 ns of begins and durations."""
+        return ns_column([e.ts for e in self.rows]), ns_column([e.dur for e in self.rows])
+
+    def identifiers(self, field: str) -> np.ndarray:
+        """int64, -1 unknown."""
+        return int_column(list(map(attrgetter(field), self.args)))
+
+    def lanes(self, field: str) -> np.ndarray:
+        """int64 of `pid` or `tid`."""
+        return lane_column(list(map(attrgetter(field), self.rows)))
+
+    def sizes(self) -> np.ndarray:
+        """float64 bytes, NaN unknown."""
+        return float_column([a.size if a.bytes is None else a.bytes for a in self.args])
+
+    def texts(self, field: str, codes: Codes) -> np.ndarray:
+        """int32 codes of undecoded texts, -1 none."""
+        raw = list(map(attrgetter(field), self.args))
+        if all(map(is_, raw, repeat(getattr(kineto.NO_ARGS, field)))):
+            return np.full(len(raw), -1, dtype=np.int32)
+        return codes.of(list(map(bytes, raw)))
+
+    def launches(self, codes: Codes) -> np.ndarray:
+        """int32 codes of the texts of each launch, in the order of schema.LAUNCH_COLUMNS."""
+        return codes.of([tuple(map(bytes, _LAUNCH(a))) for a in self.args])
+
+    def metadata(self) -> dict[int, kineto.CommArgs]:
+        """Row -> metadata of a collective, without views of the text."""
+        first = next((a for a in self.args if a is not kineto.NO_ARGS), None)
+        if not isinstance(first, kineto.CommArgs):  # one type in all of a stretch
+            return {}
+        return {i: msgspec.structs.replace(a, **kineto.NO_VIEWS) for i, a in enumerate(self.args)
+                if isinstance(a, kineto.CommArgs) and a.collective is not None}  # fmt: skip
+
+
+Stretch = Union["Structs", "Scanned"]
+
+
+def add(parts: Parts, rows: Stretch) -> None:
+    """Add the columns of one stretch."""
+    parts.flows += rows.flows
+    kind = rows.kind
+    if not len(kind):
         return
-    args = [kineto.NO_ARGS if e.args is None else e.args for e in rows]
-    kind = _kinds(rows)
-    ids = int_column([a.external_id for a in args])
+    ids = rows.identifiers("external_id")
     if (ids < 0).any():  # 2021 files write it in lower case on runtime calls and device work
-        ids = np.where(ids >= 0, ids, int_column([a.external_id_2021 for a in args]))
-    columns = {
-        "kind": kind,
-        "name": parts.names.of([e.name for e in rows]),
-        "start_ns": ns_column([e.ts for e in rows]),
-        "duration_ns": ns_column([e.dur for e in rows]),
-        "external_id": ids,
-    }
-    columns |= _of(kind <= LAST_OP_CODE, args, lambda a: _op_columns(a, parts.texts))
-    columns |= _of(kind > LAST_OP_CODE, args, lambda a: {"correlation": int_column([x.correlation for x in a])})
-    columns |= _of(kind <= LAST_HOST_CODE, rows, lambda e: {"thread": thread_column([x.tid for x in e])})
+        ids = np.where(ids >= 0, ids, rows.identifiers("external_id_2021"))
+    start, duration = rows.times()
+    columns = {"kind": kind, "name": rows.names(parts.names), "start_ns": start, "duration_ns": duration,
+               "external_id": ids}  # fmt: skip
+    columns |= _of(kind <= LAST_OP_CODE, rows, lambda ops: {
+        **{name: ops.identifiers(name) for name in ("sequence", *SIDE_FIELDS)},
+        **{column: ops.texts(name, parts.texts[column]) for column, name in JSON_FIELDS.items()},
+    })  # fmt: skip
+    columns |= _of(kind > LAST_OP_CODE, rows, lambda others: {"correlation": others.identifiers("correlation")})
+    columns |= _of(kind <= LAST_HOST_CODE, rows, lambda host: {"thread": threads(host.lanes("tid"))})
     if (kind > LAST_HOST_CODE).any():
-        columns |= _device_columns(rows, args, kind)
+        columns |= _of(kind > LAST_HOST_CODE, rows, _device_columns)
         is_kernel = kind == KIND_CODES[EventKind.KERNEL]
-        columns |= _of(
-            is_kernel, args, lambda a: {"launch": parts.launches.of([tuple(map(bytes, _LAUNCH(x))) for x in a])}
-        )
-    first = next((a for a in args if a is not kineto.NO_ARGS), None)
-    if isinstance(first, kineto.CommArgs):  # one type in all of a stretch
-        stated = [(i, a) for i, a in enumerate(args) if isinstance(a, kineto.CommArgs) and a.collective is not None]
-        parts.metadata |= {parts.size + i: msgspec.structs.replace(a, **kineto.NO_VIEWS) for i, a in stated}
+        columns |= _of(is_kernel, rows, lambda kernels: {"launch": kernels.launches(parts.launches)})
+    parts.metadata |= {parts.size + i: args for i, args in rows.metadata().items()}
     parts.columns.append(columns)
-    parts.size += len(rows)
+    parts.size += len(kind)
 
 
-def _kinds(rows: list[Any]) -> np.ndarray:
-    """[n] int8 kind codes; MTIA's device kinds are in the names."""
-    words = list(map(attrgetter("cat"), rows))
-    kind = np.fromiter(map(KIND_OF_WORD.__getitem__, words), np.int8, len(words))
-    if "mtia_ccp_events" in words:
-        kind[:] = [KIND_CODES[MTIA_KINDS[e.name]] if e.cat == "mtia_ccp_events" and e.name in MTIA_KINDS else k
-                   for e, k in zip(rows, kind.tolist(), strict=True)]  # fmt: skip
-    return kind
-
-
-def _of(rows: np.ndarray, values: list[Any], build: Any) -> dict[str, np.ndarray]:
-    """Columns [n] that only some rows [n] bool have, unknown elsewhere."""
+def _of(chosen: np.ndarray, rows: Stretch, build: Callable[[Stretch], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Columns [n] that only the chosen rows [n] bool have, unknown elsewhere."""
     columns = {}
-    for name, column in build(list(compress(values, rows.tolist()))).items():
-        columns[name] = np.full(len(rows), unknown(column.dtype), dtype=column.dtype)
-        columns[name][rows] = column
+    for name, column in build(rows.only(chosen)).items():
+        columns[name] = np.full(len(chosen), unknown(column.dtype), dtype=column.dtype)
+        columns[name][chosen] = column
     return columns
 
 
@@ -137,35 +199,17 @@ def unknown(dtype: np.dtype[Any]) -> float:
     return np.nan if dtype.kind == "f" else -1
 
 
-def _op_columns(args: list[kineto.Args], texts: dict[str, Codes]) -> dict[str, np.ndarray]:
-    columns = {name: int_column(list(map(attrgetter(name), args))) for name in ("sequence", *SIDE_FIELDS)}
-    for column, name in JSON_FIELDS.items():
-        raw = list(map(attrgetter(name), args))
-        if all(map(is_, raw, repeat(getattr(kineto.NO_ARGS, name)))):
-            columns[column] = np.full(len(raw), -1, dtype=np.int32)
-        else:
-            columns[column] = texts[column].of(list(map(bytes, raw)))
-    return columns
-
-
-def _device_columns(rows: list[Any], args: list[kineto.Args], kind: np.ndarray) -> dict[str, np.ndarray]:
+def _device_columns(side: Stretch) -> dict[str, np.ndarray]:
     """Devices, streams, awaited events and bytes of the device side."""
-    side = kind > LAST_HOST_CODE  # [n]
-    lanes = _of(side, rows, lambda e: {"pid": lane_column([x.pid for x in e]), "tid": lane_column([x.tid for x in e])})
-    stated = _of(side, args, lambda a: {
-        "device": int_column([x.device for x in a]), "stream": int_column([x.stream for x in a]),
-        "awaited": int_column([x.wait_on_stream for x in a]), "wait_event": int_column([x.wait_event for x in a]),
-        "bytes": float_column([x.size if x.bytes is None else x.bytes for x in a]),
-    })  # fmt: skip
-    awaited = (kind == KIND_CODES[EventKind.SYNC]) & (stated["awaited"] >= 0)  # [n]
-    stream = np.where(stated["stream"] >= 0, stated["stream"], lanes["tid"])
-    device = np.where(stated["device"] >= 0, stated["device"], lanes["pid"])
+    stream, device, waited_on = map(side.identifiers, ("stream", "device", "wait_on_stream"))
+    awaited = (side.kind == KIND_CODES[EventKind.SYNC]) & (waited_on >= 0)  # [n]
+    device = np.where(device >= 0, device, side.lanes("pid"))
     return {
         "device": np.where((device >= 0) & (device < 2**31), device, -1).astype(np.int32),
-        "stream": np.where(awaited, stated["awaited"], stream),
-        "waiting_stream": np.where(awaited, stated["stream"], -1),
-        "wait_event": stated["wait_event"],
-        "bytes": stated["bytes"],
+        "stream": np.where(awaited, waited_on, np.where(stream >= 0, stream, side.lanes("tid"))),
+        "waiting_stream": np.where(awaited, stream, -1),
+        "wait_event": side.identifiers("wait_event"),
+        "bytes": side.sizes(),
     }
 
 
@@ -199,6 +243,9 @@ class Assembled:
 
 
 STRETCHES_PER_COPY = 8  # at least; they take a tenth of a second
+SCANNED_BYTES = 100 << 20  # of text that two processes decode in the time that numba takes to load
+SCANNED_AT_ONCE = 8  # stretches
+_read_bytes = 0
 
 
 def assemble(data: Text, where: str) -> Assembled:
@@ -224,19 +271,39 @@ def _decoded(data: Text, where: str) -> Parts:
                      remedy="copy or record the file again")  # fmt: skip
 
 
+def _scans() -> Callable[[Text], Callable[[int, int], Stretch | None]] | None:
+    """What makes what scans stretches of a text; None while too little was read for numba, which loads slowly."""
+    if _read_bytes < SCANNED_BYTES and "numba" not in sys.modules:
+        return None
+    from gnnperf.trace.scanner import Scanner
+
+    return lambda data: Scanner(data).scanned
+
+
 def _of_spans(data: Text, where: str, spans: Sequence[kineto.Span]) -> Parts:
-    """The spans of a text; of a long one, copies of this process decode the later shares."""
+    """The spans of a text; of a long one, threads or copies of this process read the later shares."""
+    global _read_bytes
+    _read_bytes += len(data)
+    scans = _scans()
+    # If the first stretch between head and tail can be scanned: threads, which need not send what they read.
+    by_threads = scans is not None and len(spans) > 2 and scans(data)(*spans[1]) is not None
+    if by_threads:
+        several = [spans[1:-1][i : i + SCANNED_AT_ONCE] for i in range(0, len(spans) - 2, SCANNED_AT_ONCE)]
+        spans = [spans[0], *((one[0][0], one[-1][1]) for one in several), spans[-1]]
     count = max(min(copyable_cores(), len(spans) // STRETCHES_PER_COPY), 1)
     size = -(-len(spans) // count)
 
     def read(begin: int) -> Parts:
         reader = kineto.Reader(data, where)
+        reader.scan = scans(data) if scans is not None else None
         return read_stretches(reader, reader.stretches(spans[begin : begin + size]))
 
-    with ExitStack() as copies:  # `in_copies` counts shares; here the bar counts bytes
-        others = [copies.enter_context(in_copy(partial(read, begin))) for begin in range(size, len(spans), size)]
+    with ExitStack() as others:  # `in_copies` counts shares; here the bar counts bytes
+        pool = others.enter_context(ThreadPoolExecutor(count))
+        later = [pool.submit(read, begin).result if by_threads else others.enter_context(in_copy(partial(read, begin)))
+                 for begin in range(size, len(spans), size)]  # fmt: skip
         parts = read(0)
-        for other in others:
+        for other in later:
             parts.extend(other())
     return parts
 
@@ -248,11 +315,11 @@ class EventReader(Protocol):
     dropped: Counter[str]
 
 
-def read_stretches(reader: EventReader, stretches: Iterator[list[Any]]) -> Parts:
+def read_stretches(reader: EventReader, stretches: Iterator[list[Any] | Stretch]) -> Parts:
     """All events that a reader makes, stretch by stretch."""
     parts = Parts()
     for events in stretches:
-        add(parts, events)
+        add(parts, Structs.of(events) if isinstance(events, list) else events)
         del events  # before the next stretch is decoded
     parts.columns = [_stacked(parts.columns)] if parts.columns else []
     parts.head, parts.dropped = reader.head, reader.dropped
@@ -317,8 +384,8 @@ def _table(parts: Parts, where: str) -> Assembled:
     row[order] = np.arange(len(order))
     metadata = {int(row[place]): args for place, args in parts.metadata.items() if row[place] >= 0}
     timed = [f for f in parts.flows if f[3] is not None]
-    threads, starts = thread_column([f[2] for f in timed]), ns_column([f[3] for f in timed]) - first
-    flows = [(f[0], f[1], t, s) for f, t, s in zip(timed, threads.tolist(), starts.tolist(), strict=True)]
+    on, starts = threads(lane_column([f[2] for f in timed])), ns_column([f[3] for f in timed]) - first
+    flows = [(f[0], f[1], t, s) for f, t, s in zip(timed, on.tolist(), starts.tolist(), strict=True)]
     return Assembled(columns, kind[order], texts, side, metadata, flows, base, parts.head, parts.dropped)
 
 

@@ -111,12 +111,21 @@ def int_column(values: list[Any], below: int = MAX_ID) -> np.ndarray:
         array = np.array(values, dtype=np.int64)
     except (OverflowError, ValueError, TypeError):
         array = np.array([v if isinstance(v, int) and -1 <= v < below else -1 for v in values], dtype=np.int64)
+    return identifiers(array, below)
+
+
+def identifiers(array: np.ndarray, below: int = MAX_ID) -> np.ndarray:
+    """The same [n] with -1 in place of what is no identifier."""
     return np.where((array >= 0) & (array < below), array, -1)
 
 
 def float_column(values: list[Any]) -> np.ndarray:
     """[n] float64; None and what is no size are NaN."""
-    array = np.array(values, dtype=np.float64)
+    return sizes(np.array(values, dtype=np.float64))
+
+
+def sizes(array: np.ndarray) -> np.ndarray:
+    """The same [n] with NaN in place of what is no size."""
     return np.where((array >= 0) & (array <= MAX_ELEMENTS), array, np.nan)
 
 
@@ -221,9 +230,8 @@ def lane_column(values: list[Any]) -> np.ndarray:
     return np.array([*map(_lane, uniques), -1], dtype=np.int64)[codes]
 
 
-def thread_column(values: list[Any]) -> np.ndarray:
+def threads(lanes: np.ndarray) -> np.ndarray:
     """[n] int64 host threads, never negative: 2022 and 2023 files wrap pthread ids into int32."""
-    lanes = lane_column(values)
     return np.where(lanes < 0, lanes & 0xFFFFFFFF, lanes)
 
 

@@ -14,7 +14,7 @@ import gc
 import mmap
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from functools import cache
@@ -153,6 +153,7 @@ class Reader:
 
     def __init__(self, data: Text, where: str) -> None:
         self.data, self.where = data, where
+        self.scan: Callable[[int, int], Any] | None = None  # of a stretch; None: not at all, or not what it holds
         self.head = Head()
         self.dropped: Counter[str] = Counter()
 
@@ -182,7 +183,8 @@ class Reader:
         with task(f"reading {PurePosixPath(self.where).name}", spans[-1][1] - spans[0][0], "B") as advance:
             for begin, end in spans:
                 if begin > 0 and end < len(text):
-                    yield self._events(b"".join((b"[", text[begin:end], b"]")))
+                    scanned = self.scan(begin, end) if self.scan else None
+                    yield self._events(b"".join((b"[", text[begin:end], b"]"))) if scanned is None else scanned
                 else:  # with what the text states before or after its events
                     open_, close = b'{"traceEvents":[' if begin else b"", b"]}" if end < len(text) else b""
                     yield self._of_object(b"".join((open_, text[begin:end], close)))

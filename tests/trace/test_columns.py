@@ -47,7 +47,7 @@ def test_unknown_integers_are_minus_one() -> None:
 
 def test_lanes_are_numbers_however_they_are_written() -> None:
     assert make.lane_column(["stream 7", "stream 7", 12]).tolist() == [7, 7, 12]
-    assert make.thread_column([-1029147072]).tolist() == [3265820224]
+    assert make.threads(np.array([-1029147072])).tolist() == [3265820224]
     named = make.lane_column(["main", "loader", "main"])
     assert named[0] == named[2] != named[1] and named.min() > 2**40
 

@@ -15,6 +15,7 @@ import pytest
 from gnnperf.core import schema, workers
 from gnnperf.core.errors import InputError
 from gnnperf.trace import assembly, read_run
+from gnnperf.trace.scanner import Scanner
 from tests.trace import kineto_files as files
 
 
@@ -151,10 +152,10 @@ def _read_by(cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(assembly, "in_copy", in_copy)
 
 
-@pytest.mark.parametrize("cores", [1, pytest.param(3, marks=pytest.mark.skipif(
-    sys.platform != "linux", reason="processes are copied on Linux only"))])  # fmt: skip
-def test_long_files_are_read_in_place_by_copies_with_the_same_result(
-    cores: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("cores", "is_scanned"), [(1, False), pytest.param(3, False, marks=pytest.mark.skipif(
+    sys.platform != "linux", reason="processes are copied on Linux only")), (1, True), (3, True)])  # fmt: skip
+def test_long_files_are_read_in_place_by_copies_or_threads_with_the_same_result(
+    cores: int, is_scanned: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     events: list[Any] = [{**e, "ts": e["ts"] + 200 * k} for k in range(30) for e in files.step_events()]
     for k, event in enumerate(events):
@@ -170,6 +171,7 @@ def test_long_files_are_read_in_place_by_copies_with_the_same_result(
     whole = read_run(path).tables[0]
     monkeypatch.setattr("gnnperf.trace.kineto.STRETCH_BYTES", 700)
     monkeypatch.setattr("gnnperf.trace.trace_sources.LARGE_BYTES", 0)
+    monkeypatch.setattr(assembly, "_scans", lambda: (lambda data: Scanner(data).scanned) if is_scanned else None)
     _read_by(cores, monkeypatch)
     cut = read_run(path).tables[0]
     assert len(cut.events) == 235 and cut.events["collective"].notna().sum() >= 5

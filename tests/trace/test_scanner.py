@@ -1,0 +1,103 @@
+"""What is scanned equals what is decoded; anything else is given up."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gnnperf.trace import assembly, kineto, scanner
+from gnnperf.trace.words import Words
+
+TAIL = b"," + json.dumps({"ph": "M", "name": "process_name"}).encode()
+NUMBER = st.one_of(st.none(), st.integers(-9, 2**40), st.sampled_from([2**64 - 1, 10**17, -(2**31)]))
+TIME = st.one_of(st.integers(0, 2 * 10**15), st.integers(0, 10**12).map(lambda ns: ns / 1000), st.none())
+TEXT = st.sampled_from(["aten::mm", "", 'a "quoted" \\ name', "ünï", "a" * 300])
+LISTS = st.sampled_from([[[8, 4], []], [], [[], [["x, ]", 2]]], None, "text", 7.5])
+ARGUMENTS = st.fixed_dictionaries({}, optional={
+    **dict.fromkeys(["External id", "external id", "correlation", "device", "stream", "Sequence number", "Ev Idx",
+                     "Fwd thread id", "wait_on_stream", "Collective name ", "Trace iteration"], NUMBER),
+    **dict.fromkeys(["Input Dims", "Input type", "Concrete Inputs", "grid", "block", "registers per thread",
+                     "Call stack", "est. achieved occupancy %"], LISTS),
+    "bytes": st.one_of(st.none(), st.integers(0, 2**50)), "size": st.integers(0, 9),
+    "Collective name": st.sampled_from(["allreduce", None]), "In msg nelems": st.integers(0, 9),
+})  # fmt: skip
+EVENTS = st.lists(st.fixed_dictionaries({"ph": st.sampled_from(["X", "X", "s", "i"])}, optional={
+    "cat": st.sampled_from(["cpu_op", "kernel", "cuda_runtime", "gpu_memcpy", "cuda_sync", "fwdbwd", "other", None]),
+    "name": TEXT, "ts": TIME, "dur": TIME, "pid": NUMBER, "tid": NUMBER, "id": st.integers(0, 99),
+    "args": st.one_of(st.none(), ARGUMENTS),
+}), max_size=6)  # fmt: skip
+
+
+def _read(stretches: Iterator[Any]) -> tuple[dict[str, list[Any]], object]:
+    """What each column states, with values in place of their codes."""
+    parts = assembly.Parts()
+    for events in stretches:
+        assembly.add(parts, assembly.Structs.of(events) if isinstance(events, list) else events)
+    columns = assembly._stacked(parts.columns) if parts.columns else {}
+    values: dict[str, list[Any]] = {name: np.nan_to_num(column, nan=-1.0).tolist() for name, column in columns.items()}
+    for name, codes in parts.codes().items():
+        values |= {name: [codes.uniques()[code] or -1 if code >= 0 else -1 for code in values.get(name, [])]}
+    flows = [
+        (*f[:2], -1 if f[2] is None else f[2], None if f[3] is None else round(float(f[3]), 3)) for f in parts.flows
+    ]
+    return values, (parts.metadata, flows, parts.size)
+
+
+def _scan(text: bytes) -> Any:
+    return scanner.Scanner(text + TAIL).scanned(0, len(text))
+
+
+@given(EVENTS, st.sampled_from([None, 1]))
+def test_scanned_events_have_the_columns_of_decoded_ones(events: list[dict[str, Any]], indent: int | None) -> None:
+    text = b",".join(json.dumps(event, indent=indent, ensure_ascii=False).encode() for event in events)
+    scanned = _scan(text)
+    assert scanned is not None
+    decoded = kineto.Reader(b"", "")._events(b"[" + text + b"]")
+    assert _read(iter([scanned])) == _read(iter([decoded]))
+
+
+KERNEL = '{"ph": "X", "cat": "kernel", "name": "k", "tid": 7, "ts": 1, "args": {"stream": 7}}'
+
+
+def test_the_event_that_the_next_test_changes_is_scanned() -> None:
+    assert _scan(KERNEL.encode()).times()[0].tolist() == [1000]
+
+
+@pytest.mark.parametrize(("before", "after"), [
+    ('"ts": 1', '"ts": 1e3'), ('"ts": 1', '"ts": "1"'), ('"ts": 1', '"ts": 1.0004'), ('"ts": 1', '"ts": nan'),
+    ('"ts": 1', '"ts": 99999999999999999'), ('"ts": 1', '"ts": 9999999999999999'), ('"ts": 1', '"ts": -'),
+    ('"ts": 1', '"ts": 1, "ts": 2'), ('"ts": 1', '"dur": [1]'), ('"ts": 1', '"dur": true'), ('"ts": 1', '"new": +1'),
+    ('"tid": 7', '"tid": "stream 7"'), ('"stream": 7', '"stream": 7.0'), ('"stream": 7', '"bytes": -1'),
+    ('"stream": 7', '"stream": 1234567890123456789'), ('"stream": 7', '"stream": 7 8'), ('"stream": 7', '"new": nul'),
+    ('"name": "k"', '"name": null'), ('"name": "k"', '"name": "\n"'), ('"name": "k"', '"name": "k'),
+    ('"cat": "kernel"', '"cat": "mtia_ccp_events"'), ("}}", "}"), ("}}", "},}"), ("}}", "}}}"), ("}}", "}},7"),
+])  # fmt: skip
+def test_what_profilers_rarely_write_is_given_up(before: str, after: str) -> None:
+    assert before in KERNEL
+    assert _scan(KERNEL.replace(before, after).encode()) is None
+
+
+def test_names_and_texts_without_end_are_numbered() -> None:
+    """More and longer ones than there was room for, each twice."""
+    names = [f"op {k % 3000} " + "x" * (k % 3000) for k in range(6000)]
+    text = b",".join(json.dumps({"ph": "X", "cat": "cpu_op", "name": name}).encode() for name in names)
+    parts = assembly.Parts()
+    assembly.add(parts, _scan(text))
+    assert [parts.names.uniques()[code] for code in parts.columns[0]["name"]] == names
+
+
+@given(st.lists(st.binary(max_size=30), max_size=40))
+def test_a_word_has_one_number_in_the_order_of_first_appearance(texts: list[bytes]) -> None:
+    words = Words(2, most=4, num_bytes=64)
+    for text in texts:
+        before = words.words[1, 0]
+        words.add(1, text)
+        while words.words[1, 0] == before and text not in (words.word(1, n) for n in range(int(before))):
+            words.grow()
+            words.add(1, text)
+    listed = list(dict.fromkeys(texts))
+    assert [words.word(1, number) for number in range(int(words.words[1, 0]))] == listed and words.words[0, 0] == 0
