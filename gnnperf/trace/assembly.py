@@ -26,7 +26,7 @@ from gnnperf.trace.columns import (
     int_column,
     json_column,
     lane_column,
-    launch_columns,
+    launch_column,
     ns_column,
     threads,
 )
@@ -46,7 +46,9 @@ MTIA = "mtia_ccp_events"
 MTIA_KINDS = {"event_wait": EventKind.SYNC, "event_record": EventKind.SYNC, "dma_request": EventKind.MEMCPY}
 JSON_FIELDS = {"input_dims": "dims", "input_types": "types", "input_values": "values"}
 SIDE_FIELDS = ("forward_thread", "event_index", "record_function")
-_LAUNCH = attrgetter("grid", "block", "registers", "shared_bytes", "occupancy")  # in the order of schema.LAUNCH_COLUMNS
+LAUNCH_FIELDS = {"grid": "grid", "block": "block", "registers": "registers", "shared_bytes": "shared_bytes",
+                 "occupancy_percent": "occupancy"}  # fmt: skip
+TEXT_FIELDS = JSON_FIELDS | LAUNCH_FIELDS
 
 
 @dataclass
@@ -56,9 +58,8 @@ class Parts:
     # of each stretch: arrays [num_events of the stretch]; a column that a stretch lacks is unknown there
     columns: list[dict[str, np.ndarray]] = field(default_factory=list)
     names: Codes = field(default_factory=Codes)  # codes of event names, over all stretches
-    # codes of undecoded shapes, dtypes and values, over all stretches
-    texts: dict[str, Codes] = field(default_factory=lambda: {name: Codes() for name in JSON_FIELDS})
-    launches: Codes = field(default_factory=Codes)  # codes of undecoded launches of kernels, over all stretches
+    # codes of undecoded shapes, dtypes, values and launches of kernels, over all stretches
+    texts: dict[str, Codes] = field(default_factory=lambda: {name: Codes() for name in TEXT_FIELDS})
     metadata: dict[int, kineto.CommArgs] = field(default_factory=dict)  # place in the file -> metadata of a collective
     flows: list[Any] = field(default_factory=list)  # see `Structs`
     size: int = 0  # number of events
@@ -67,7 +68,7 @@ class Parts:
 
     def codes(self) -> dict[str, Codes]:
         """What numbers the values of each column that has codes."""
-        return {"name": self.names, "launch": self.launches, **self.texts}
+        return {"name": self.names, **self.texts}
 
     def extend(self, later: Parts) -> None:
         """Add what was read of the text that follows."""
@@ -87,7 +88,7 @@ class Parts:
 class Structs:
     """The events of a stretch that are read, decoded; each column is [num_events]."""
 
-    flows: list[Any]  # ph, id, tid and ts of forward-backward arrows
+    flows: list[Any]  # forward-backward arrows: ph, id, tid and ns
 
     def __init__(self, rows: list[Any], args: list[kineto.Args]) -> None:
         self.rows, self.args, self.flows = rows, args, []
@@ -97,7 +98,9 @@ class Structs:
         """What is read of decoded events."""
         rows = [e for e in events if e.cat in kineto.KINDS and e.ph == "X"]
         read = Structs(rows, [kineto.NO_ARGS if e.args is None else e.args for e in rows])
-        read.flows = [(e.ph, e.id, e.tid, e.ts) for e in events if e.cat == kineto.FLOW]
+        arrows = [e for e in events if e.cat == kineto.FLOW]
+        times = ns_column([e.ts for e in arrows]).tolist()
+        read.flows = [(e.ph, e.id, e.tid, time_ns) for e, time_ns in zip(arrows, times, strict=True)]
         return read
 
     @property
@@ -142,10 +145,6 @@ class Structs:
             return np.full(len(raw), -1, dtype=np.int32)
         return codes.of(list(map(bytes, raw)))
 
-    def launches(self, codes: Codes) -> np.ndarray:
-        """int32 codes of the texts of each launch, in the order of schema.LAUNCH_COLUMNS."""
-        return codes.of([tuple(map(bytes, _LAUNCH(a))) for a in self.args])
-
     def metadata(self) -> dict[int, kineto.CommArgs]:
         """Row -> metadata of a collective, without views of the text."""
         first = next((a for a in self.args if a is not kineto.NO_ARGS), None)
@@ -179,7 +178,8 @@ def add(parts: Parts, rows: Stretch) -> None:
     if (kind > LAST_HOST_CODE).any():
         columns |= _of(kind > LAST_HOST_CODE, rows, _device_columns)
         is_kernel = kind == KIND_CODES[EventKind.KERNEL]
-        columns |= _of(is_kernel, rows, lambda kernels: {"launch": kernels.launches(parts.launches)})
+        columns |= _of(is_kernel, rows, lambda kernels: {
+            column: kernels.texts(name, parts.texts[column]) for column, name in LAUNCH_FIELDS.items()})  # fmt: skip
     parts.metadata |= {parts.size + i: args for i, args in rows.metadata().items()}
     parts.columns.append(columns)
     parts.size += len(kind)
@@ -336,11 +336,10 @@ DTYPES = {
     "bytes": np.float64,
     "kind": np.int8,
     "name": np.int32,
-    "launch": np.int32,
-    **dict.fromkeys(JSON_FIELDS, np.int32),
+    **dict.fromkeys(TEXT_FIELDS, np.int32),
 }
 COLUMNS = ("kind", "name", "start_ns", "duration_ns", "thread", "device", "stream", "correlation", "external_id",
-           "sequence", "wait_event", "waiting_stream", "bytes", "launch", *JSON_FIELDS, *SIDE_FIELDS)  # fmt: skip
+           "sequence", "wait_event", "waiting_stream", "bytes", *TEXT_FIELDS, *SIDE_FIELDS)  # fmt: skip
 
 
 def _stacked(columns: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
@@ -375,7 +374,7 @@ def _table(parts: Parts, where: str) -> Assembled:
     columns["name"] = schema.categorical(codes[order], texts)
     for name in JSON_FIELDS:
         columns[name] = json_column(columns[name], parts.texts[name].uniques(), name, parts.dropped)
-    columns |= launch_columns(columns.pop("launch"), parts.launches.uniques())
+    columns |= {name: launch_column(columns[name], parts.texts[name].uniques(), name) for name in LAUNCH_FIELDS}
     side = {name: columns.pop(name) for name in SIDE_FIELDS}
     stated = kineto.decoded(parts.head.baseTimeNanoseconds, int | float)  # the first event starts `first` ns after it
     usable = stated is not None and abs(stated) < MAX_ID and abs(int(stated) + first) < MAX_ID
@@ -383,9 +382,9 @@ def _table(parts: Parts, where: str) -> Assembled:
     row = np.full(parts.size, -1, dtype=np.int64)  # of each place in the file
     row[order] = np.arange(len(order))
     metadata = {int(row[place]): args for place, args in parts.metadata.items() if row[place] >= 0}
-    timed = [f for f in parts.flows if f[3] is not None]
-    on, starts = threads(lane_column([f[2] for f in timed])), ns_column([f[3] for f in timed]) - first
-    flows = [(f[0], f[1], t, s) for f, t, s in zip(timed, on.tolist(), starts.tolist(), strict=True)]
+    timed = [f for f in parts.flows if f[3] != MISSING_NS]
+    on = threads(lane_column([f[2] for f in timed])).tolist()
+    flows = [(f[0], f[1], thread, f[3] - first) for f, thread in zip(timed, on, strict=True)]
     return Assembled(columns, kind[order], texts, side, metadata, flows, base, parts.head, parts.dropped)
 
 

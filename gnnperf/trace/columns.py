@@ -96,6 +96,7 @@ def _value(argument: Any) -> Any:
 _KEEP = {"input_dims": _shape, "input_types": _dtype, "input_values": _value}
 
 
+LAUNCH_DTYPES = {column.name: column.dtype for column in LAUNCH_COLUMNS}
 LARGEST_US = MAX_ID // 1000  # the year 2116
 MISSING_NS = -MAX_ID  # a time that is not stated; far from every real one, and differences to it still fit
 DIGITS = re.compile("[0-9]+")
@@ -191,20 +192,13 @@ def json_column(codes: np.ndarray, texts: list[bytes], column: str, dropped: Cou
     return schema.categorical(np.append(compact_codes, -1)[codes], compact)
 
 
-def launch_columns(codes: np.ndarray, stated: list[tuple[bytes, ...]]) -> dict[str, Any]:
-    """The columns of schema.LAUNCH_COLUMNS from codes [num_events] of undecoded launches; what cannot be is unknown.
-
-    `stated` are grid, block, registers of a thread, shared bytes of a block and the estimated occupancy in percent.
-    """
-    columns: dict[str, Any] = {}
-    for at, column in enumerate(LAUNCH_COLUMNS):
-        texts = [launch[at] for launch in stated]
-        if column.dtype == "category":
-            own, known = coded([_extent(text) for text in texts])
-            columns[column.name] = schema.categorical(np.append(own, -1)[codes], known)
-        else:
-            columns[column.name] = np.array([*map(_count, texts), -1], dtype=column.dtype)[codes]
-    return columns
+def launch_column(codes: np.ndarray, texts: list[bytes], name: str) -> Any:
+    """A column of schema.LAUNCH_COLUMNS from codes [num_events] of undecoded texts; what cannot be is unknown."""
+    dtype = LAUNCH_DTYPES[name]
+    if dtype == "category":
+        own, known = coded([_extent(text) for text in texts])
+        return schema.categorical(np.append(own, -1)[codes], known)
+    return np.array([*map(_count, texts), -1], dtype=dtype)[codes]
 
 
 def _extent(raw: bytes) -> str | None:

@@ -12,7 +12,6 @@ up, and `kineto.Reader` decodes it: both give the same columns.
 from __future__ import annotations
 
 from collections.abc import Callable
-from decimal import Decimal
 from itertools import product
 from typing import Any, get_args
 
@@ -37,12 +36,10 @@ _TEXTS, _SIZES = list(kineto.NO_VIEWS), ["bytes", "size"]
 _NUMBERS = [name for name in _FIELDS if name not in (*_TEXTS, *_SIZES)]
 COLUMNS = {name: len(TOP) + at for at, name in enumerate((*_NUMBERS, *_SIZES, *_TEXTS))}
 FIRST_SIZE, FIRST_TEXT, COLLECTIVE = COLUMNS[_SIZES[0]], COLUMNS[_TEXTS[0]], len(TOP) + len(COLUMNS)
-KIND, BEGIN, END, LAUNCH, WIDTH = (COLLECTIVE + at for at in range(1, 6))
-GRID = COLUMNS["grid"]  # the first of what a launch states; the others follow
-LAUNCH_TEXTS = COLLECTIVE - GRID
+KIND, BEGIN, END, WIDTH = (COLLECTIVE + at for at in range(1, 5))
 _KEYS = (*TOP, *(_FIELDS[name] for name in COLUMNS), "Collective name")
 CATEGORIES, NAMES, TEXTS = range(3)  # lists of words
-LAUNCHES = TEXTS + len(_TEXTS)
+NUM_LISTS = TEXTS + len(_TEXTS)
 
 FLOW_KIND, UNSCANNED = -2, -3  # arrows between forward and backward ops; what has its kind in its name
 _CATEGORIES = tuple(word for word in get_args(kineto.Category) if word)
@@ -50,7 +47,6 @@ _KIND_CODES = {kind: code for code, kind in enumerate(EventKind)} | {None: -1}
 _KINDS = np.array([_KIND_CODES[kineto.KINDS.get(word)] for word in _CATEGORIES], dtype=np.int64)
 _KINDS[_CATEGORIES.index(kineto.FLOW)] = FLOW_KIND
 _KINDS[_CATEGORIES.index("mtia_ccp_events")] = UNSCANNED
-KERNEL = _KIND_CODES[EventKind.KERNEL]
 MIN_EVENT_BYTES = 24  # of an event that is read: its phase and a category
 LONGEST_US = len(str(LARGEST_US))  # digits
 
@@ -202,7 +198,6 @@ def _nanoseconds(text: Any, at: int, end: int) -> Any:
 def _scan(text: Any, begin: int, end: int, words: Any, arena: Any, rows: Any) -> int:
     """Fill `rows` [most, WIDTH] from the events between two places; their number, or -1 (given up) or FULL."""
     spans = np.empty((WIDTH, 2), np.int64)
-    packed = np.empty(8 * LAUNCH_TEXTS + SLACK_BYTES, np.uint8)
     at, num = _after_space(text, begin, end), 0
     while at < end:
         if text[at] != 123 or num == len(rows):
@@ -304,12 +299,6 @@ def _scan(text: Any, begin: int, end: int, words: Any, arena: Any, rows: Any) ->
                         text, spans[key, 0], spans[key, 1], TEXTS + key - FIRST_TEXT, words, arena
                     )
                     fullest = min(fullest, rows[num, key])
-            if kind == KERNEL:
-                for key in range(LAUNCH_TEXTS):
-                    for place in range(8):
-                        packed[key * 8 + place] = rows[num, GRID + key] >> 8 * place & 255
-                rows[num, LAUNCH] = number_of(packed, 0, 8 * LAUNCH_TEXTS, LAUNCHES, words, arena)
-                fullest = min(fullest, rows[num, LAUNCH])
             if fullest == FULL:
                 return FULL
         num += is_read or kind == FLOW_KIND
@@ -326,10 +315,10 @@ class Scanner:
 
     def __init__(self, data: Text) -> None:
         self.text = np.frombuffer(data, np.uint8)
-        self.words = Words(LAUNCHES + 1)
+        self.words = Words(NUM_LISTS)
         for word in _CATEGORIES:
             self.words.add(CATEGORIES, word.encode())
-        self.codes = [np.zeros(0, np.int32)] * (LAUNCHES + 1)  # number of a word -> its code in `assembly.Parts`, or -1
+        self.codes = [np.zeros(0, np.int32)] * (NUM_LISTS)  # number of a word -> its code in `assembly.Parts`, or -1
 
     def scanned(self, begin: int, end: int) -> Scanned | None:
         """The events between two places of the text; None: they are to be decoded."""
@@ -356,7 +345,7 @@ class Scanned:
     def __init__(self, scanner: Scanner, rows: np.ndarray) -> None:
         is_flow = rows[:, KIND] == FLOW_KIND
         self.scanner, self.rows = scanner, rows[~is_flow] if is_flow.any() else rows
-        self.flows = [(chr(f[PH]), None if f[ID] < 0 else f[ID], f[TID], _us(f[TS])) for f in rows[is_flow].tolist()]
+        self.flows = [(chr(f[PH]), None if f[ID] < 0 else f[ID], f[TID], f[TS]) for f in rows[is_flow].tolist()]
 
     @property
     def kind(self) -> np.ndarray:
@@ -395,16 +384,6 @@ class Scanned:
         listed = TEXTS + COLUMNS[field] - FIRST_TEXT
         return self.scanner.coded(listed, self.rows[:, COLUMNS[field]], codes, self.scanner.words.word)
 
-    def launches(self, codes: Codes) -> np.ndarray:
-        """int32 codes of the texts of each launch, in the order of schema.LAUNCH_COLUMNS."""
-        word, first = self.scanner.words.word, TEXTS + GRID - FIRST_TEXT
-
-        def stated(listed: int, number: int) -> tuple[bytes, ...]:
-            own = np.frombuffer(word(listed, number), np.int64).tolist()
-            return tuple(b"" if one < 0 else word(first + at, one) for at, one in enumerate(own))
-
-        return self.scanner.coded(LAUNCHES, self.rows[:, LAUNCH], codes, stated)
-
     def metadata(self) -> dict[int, kineto.CommArgs]:
         """Row -> metadata of a collective, without views of the text."""
         listed = np.flatnonzero(self.rows[:, COLLECTIVE] == 0)
@@ -417,9 +396,3 @@ class Scanned:
 
 
 _decoded = msgspec.json.Decoder(str).decode
-
-
-def _us(time_ns: int) -> int | Decimal | None:
-    if time_ns == MISSING_NS:
-        return None
-    return Decimal(time_ns).scaleb(-3) if time_ns % 1000 else time_ns // 1000

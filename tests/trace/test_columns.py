@@ -73,12 +73,13 @@ def test_codes_go_on_over_several_lists() -> None:
 def test_launches_that_cannot_be_are_unknown() -> None:
     good = (b"[ 8, 4,1]", b"[32]", b"40", b"0", b"12.5")
     bad = (b'["a"]', b"[1,2,3,4]", b"-1", b"null", b'"x"')
-    columns = make.launch_columns(np.array([0, 1, -1]), [good, bad])
+    columns = {name: make.launch_column(np.array([0, 1, -1]), list(texts), name)
+               for name, *texts in zip(schema.EVIDENCE_COLUMNS, good, bad, strict=True)}  # fmt: skip
     assert [columns[name][0] for name in schema.EVIDENCE_COLUMNS] == ["[8,4,1]", "[32]", 40, 0, 12]
     for row in (1, 2):
         assert columns["grid"].isna()[row] and columns["block"].isna()[row]
         assert [columns[name][row] for name in ("registers", "shared_bytes", "occupancy_percent")] == [-1, -1, -1]
-    assert all(len(column) == 0 for column in make.launch_columns(np.zeros(0, dtype=np.int32), []).values())
+    assert len(make.launch_column(np.zeros(0, dtype=np.int32), [], "grid")) == 0
 
 
 def test_equal_lists_with_other_white_space_are_one_category() -> None:

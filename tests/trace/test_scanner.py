@@ -41,9 +41,7 @@ def _read(stretches: Iterator[Any]) -> tuple[dict[str, list[Any]], object]:
     values: dict[str, list[Any]] = {name: np.nan_to_num(column, nan=-1.0).tolist() for name, column in columns.items()}
     for name, codes in parts.codes().items():
         values |= {name: [codes.uniques()[code] or -1 if code >= 0 else -1 for code in values.get(name, [])]}
-    flows = [
-        (*f[:2], -1 if f[2] is None else f[2], None if f[3] is None else round(float(f[3]), 3)) for f in parts.flows
-    ]
+    flows = [(*f[:2], -1 if f[2] is None else f[2], f[3]) for f in parts.flows]
     return values, (parts.metadata, flows, parts.size)
 
 
