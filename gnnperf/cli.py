@@ -1,7 +1,5 @@
 """The `gnnperf` command: one subcommand per space, each package's parser imported only when it is requested."""
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import sys

@@ -1,7 +1,5 @@
 """`gnnperf devices`: the catalog of hardware, with the evidence behind predictions for each device."""
 
-from __future__ import annotations
-
 import argparse
 from typing import TYPE_CHECKING
 
@@ -46,7 +44,7 @@ def _run(arguments: argparse.Namespace) -> None:
         console(width=WIDTH).print(_table(result))
 
 
-def _table(result: list[DeviceEvidence]) -> Table:
+def _table(result: "list[DeviceEvidence]") -> "Table":
     from rich.table import Table
 
     shown = Table("device", "architecture", "memory\nGB", "GB/s", "float32\nTFLOP/s", "16 bit\nTFLOP/s", "evidence",
@@ -66,7 +64,7 @@ def _short(number: float) -> str:
     return "" if number != number else f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 
-def _document(one: DeviceEvidence) -> dict[str, object]:
+def _document(one: "DeviceEvidence") -> dict[str, object]:
     device = one.device
     return {
         "device": device.name, "kind": device.kind, "architecture": device.architecture,

@@ -1,7 +1,5 @@
 """Fit host overheads, lags and prices of CPU ops on measured graphs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """AnalyticPredictor: the analytical prediction for every node of a graph."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial

@@ -1,7 +1,5 @@
 """What commands share: examples in the help, results as text or as JSON, when memory is collected and returned."""
 
-from __future__ import annotations
-
 import argparse
 import atexit
 import ctypes

@@ -1,7 +1,5 @@
 """Files that other programs read: CSV without formulas, strict JSON, HTML pages that work offline and load nothing."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import math
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
 FORMULA = ("=", "+", "-", "@", "\t", "\n")  # what a spreadsheet takes for the beginning of a formula
 
 
-def csv_text(table: pd.DataFrame) -> str:
+def csv_text(table: "pd.DataFrame") -> str:
     """A table as CSV that no spreadsheet computes: texts that look like formulas begin with a quote (OWASP).
 
     Numbers are as they were.
@@ -83,7 +81,7 @@ def html_page(title: str, style: str, body: str, rules: str | None = None) -> st
     return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head>\n<body>\n{body}\n</body></html>\n'
 
 
-def plotly_page(title: str, figures: Iterable[Figure]) -> str:
+def plotly_page(title: str, figures: "Iterable[Figure]") -> str:
     """One or more figures below each other, with the program that draws them."""
     drawn = [
         figure.to_html(full_html=False, include_plotlyjs=number == 0, div_id=f"figure{number}")

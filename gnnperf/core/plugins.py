@@ -4,8 +4,6 @@ A distribution offers an object under a group and a name (pyproject.toml, `[proj
 Only installed distributions count, so no input file can name code.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from gnnperf.core.errors import InputError

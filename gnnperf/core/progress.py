@@ -6,8 +6,6 @@ for rank in each(ranks, "building the graph", "ranks"):
     ...
 """
 
-from __future__ import annotations
-
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -27,11 +25,11 @@ Advance = Callable[[float], None]  # by how much more is done
 Item = TypeVar("Item")
 
 
-_watcher: ContextVar[Bars | None] = ContextVar("watcher", default=None)
+_watcher: "ContextVar[Bars | None]" = ContextVar("watcher", default=None)
 
 
 @contextmanager
-def watched_by(watcher: Bars) -> Iterator[None]:
+def watched_by(watcher: "Bars") -> Iterator[None]:
     """Work inside reports to `watcher`."""
     token = _watcher.set(watcher)
     try:
@@ -77,7 +75,7 @@ def bars_on_terminal(quiet: bool = False) -> Iterator[None]:
 class Bars:
     """A bar per piece of work that lasts; several share one display, on the console that the first one makes."""
 
-    def __init__(self, console: Callable[[], Console]) -> None:
+    def __init__(self, console: "Callable[[], Console]") -> None:
         self.console = console
         self.shown: Progress | None = None
         self._lock = threading.RLock()
@@ -120,7 +118,7 @@ class Bars:
                 self.shown.stop()
             self.shown = None
 
-    def _display(self) -> Progress:
+    def _display(self) -> "Progress":
         """Names of files are no markup. What is printed meanwhile goes above the bars, if it goes to a terminal."""
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 

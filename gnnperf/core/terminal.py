@@ -1,7 +1,5 @@
 """Text for terminals. Names come from strangers: control characters are shown, not sent, and nothing is markup."""
 
-from __future__ import annotations
-
 import errno
 import io
 import os
@@ -13,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
-    from rich.segment import Segment
 
 
 PIPE_WIDTH = 120  # characters
@@ -48,7 +45,7 @@ def complain(program: str, error: object) -> None:
     print(f"{program}: {shown}", file=sys.stderr, flush=True)
 
 
-def console(width: int | None = None, *, stderr: bool = False, quiet: bool = False) -> Console:
+def console(width: int | None = None, *, stderr: bool = False, quiet: bool = False) -> "Console":
     """A console of rich that takes no text as markup and shows every text as `visible` does.
 
     Without a terminal and COLUMNS its lines have PIPE_WIDTH characters.
@@ -59,7 +56,7 @@ def console(width: int | None = None, *, stderr: bool = False, quiet: bool = Fal
 
 
 @cache
-def _console_class() -> type[Console]:
+def _console_class() -> "type[Console]":
     """Rich is loaded where something is drawn."""
     from rich.console import Console
     from rich.segment import Segment

@@ -1,7 +1,5 @@
 """A function for many items, or one during other work, in copies of the process that end with it."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal

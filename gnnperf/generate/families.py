@@ -1,7 +1,5 @@
 """The families of plans: read by their sections, built, distinguished rank by rank. Only this module knows them all."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

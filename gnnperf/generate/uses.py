@@ -7,8 +7,6 @@ pass follows from who takes it, so what autograd keeps needs no rule of its own.
 tensor: recomputation makes it twice, and the first one goes with its last use before that.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -38,7 +36,7 @@ class Pair:
     enters: dict[str, int] = field(default_factory=dict)  # x and dy, those that come from a neighbor -> bytes
     weights: tuple[Use, ...] = ()  # what follows the backward pass later, where that has two parts
 
-    def split(self) -> Pair:
+    def split(self) -> "Pair":
         """The same with a backward pass in two parts: gradients of inputs, then of weights."""
         inputs, weights = (tuple(u for u in self.backward if u.of_weights is part) for part in (False, True))
         return Pair(self.forward, inputs, self.enters, weights)
@@ -48,7 +46,7 @@ class Pair:
 class Stretch:
     """One run of a pair, in one direction."""
 
-    pair: Pair  # see there
+    pair: "Pair"  # see there
     backward: bool  # or forward
     of_weights: bool = False  # the second part of a backward pass
 
@@ -91,7 +89,7 @@ def use(op: str, takes: str = "", **makes: int) -> Use:
     return Use(op, tuple(takes.split()), tuple(makes.items()))
 
 
-def retained_bytes(pair: Pair) -> int:
+def retained_bytes(pair: "Pair") -> int:
     """What a stretch's forward pass keeps for its backward pass."""
     made = {**pair.enters}
     for each in pair.forward:

@@ -1,7 +1,5 @@
 """Samples, tokens and FLOPs of one step."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

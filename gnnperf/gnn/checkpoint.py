@@ -1,7 +1,5 @@
 """A trained model in one file that describes itself: tensors, numbers and text. Loading runs no code."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Mapping

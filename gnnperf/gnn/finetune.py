@@ -9,8 +9,6 @@ there:
 Nodes of a type that no graph had keep a random encoder and head.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

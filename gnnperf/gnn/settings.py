@@ -1,7 +1,5 @@
 """What can be stated of the data set (conf/data) and of the network (conf/model). Torch is not needed to read it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from gnnperf.core import require

@@ -7,8 +7,6 @@
 Shares are chosen by networks that were trained without some of the programs (`gnnperf.gnn.training.folds`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """RunTrace -> ExecutionGraph."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """ExecutionGraph: every host segment, kernel, copy and collective of a run, all ranks in one graph."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -200,7 +198,7 @@ class ExecutionGraph:
         work = self.nodes["node_type"].isin([NodeType.COMPUTE, NodeType.MEMORY])
         return bool((work & (self.nodes["stream"] >= 0)).any())
 
-    def step(self, step: int) -> ExecutionGraph:
+    def step(self, step: int) -> "ExecutionGraph":
         """The subgraph of one step with the hardware nodes, renumbered from 0."""
         isolated = self.by_itself(step)
         if self.cross_step is not None:  # it was one step already
@@ -208,7 +206,7 @@ class ExecutionGraph:
         new_id = np.cumsum(self._of_step(step)) - 1  # [num_nodes]
         return replace(isolated, cross_step=new_id[cross_step_waits(self.nodes, self.edges, step)])
 
-    def by_itself(self, step: int) -> ExecutionGraph:
+    def by_itself(self, step: int) -> "ExecutionGraph":
         """`step(step)` without what it waits for of the step before: for one that is compared and not scheduled."""
         nodes, edges = take(self.nodes, self.edges, self._of_step(step))
         return replace(self, nodes=nodes, edges=edges, steps=tuple(s for s in self.steps if s.step == step))
@@ -221,16 +219,16 @@ class ExecutionGraph:
         hardware = by_category(self.nodes["node_type"], (NodeType.DEVICE, NodeType.LINK).__contains__, bool)
         return np.asarray((self.nodes["step"].to_numpy() == step) | hardware)
 
-    def for_predictors(self) -> ExecutionGraph:
+    def for_predictors(self) -> "ExecutionGraph":
         """The same graph without edges inferred from time distances (no leakage)."""
         retained = (self.edges["evidence"] != Evidence.TIMING).to_numpy()
         return self if retained.all() else replace(self, edges=self.edges[retained].reset_index(drop=True))
 
-    def for_alignment(self) -> ExecutionGraph:
+    def for_alignment(self) -> "ExecutionGraph":
         """The same graph with only the columns that identify nodes: rows of few columns are taken quickly."""
         return replace(self, nodes=self.nodes[[*CONTENT_COLUMNS]], edges=self.edges[["src", "dst", "relation"]])
 
-    def validate(self) -> ExecutionGraph:
+    def validate(self) -> "ExecutionGraph":
         """Check columns, node numbers and edge ends; return self.
 
         Raises:

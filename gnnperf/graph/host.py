@@ -7,8 +7,6 @@ An op is the outermost operator; ranges around operators (modules, autograd node
 and time in a scope outside ops is T1.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -41,23 +39,23 @@ class Pieces:
         """[num_pieces] bool."""
         return self.segment == SEGMENTS.index(segment)
 
-    def take(self, index: np.ndarray) -> Pieces:
+    def take(self, index: np.ndarray) -> "Pieces":
         """Rows by index or mask, as copies."""
         return Pieces(*(getattr(self, f.name)[index] for f in fields(self)))
 
-    def replaced(self, **columns: np.ndarray) -> Pieces:
+    def replaced(self, **columns: np.ndarray) -> "Pieces":
         """The same rows with some columns exchanged."""
         return Pieces(*(columns.get(f.name, getattr(self, f.name)) for f in fields(self)))
 
 
-def concat(parts: list[Pieces], is_used: np.ndarray | None = None) -> Pieces:
+def concat(parts: "list[Pieces]", is_used: np.ndarray | None = None) -> "Pieces":
     """All rows, or those `is_used` [num_rows], in order of execution; equal keys keep the order of `parts`."""
     merged = Pieces(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Pieces)))
     order = np.lexsort((merged.inner, merged.unit))
     return merged.take(order if is_used is None else order[is_used[order]])
 
 
-def host_pieces(events: RankEvents, main_thread: int, marks_ns: np.ndarray) -> Pieces:
+def host_pieces(events: RankEvents, main_thread: int, marks_ns: np.ndarray) -> "Pieces":
     """Cut every host thread into segments; `marks_ns` [num_marks] cut the main thread's T1 at step boundaries."""
     calls = events.segmenting_calls
     own = np.arange(len(events.op))
@@ -75,7 +73,7 @@ def host_pieces(events: RankEvents, main_thread: int, marks_ns: np.ndarray) -> P
     return concat(parts)
 
 
-def split_calls(pieces: Pieces, calls: np.ndarray, moments_ns: np.ndarray) -> Pieces:
+def split_calls(pieces: "Pieces", calls: np.ndarray, moments_ns: np.ndarray) -> "Pieces":
     """Cut the T4 of each call in two at a moment: what starts the copy, and what waits for it to end."""
     at = dict(zip(calls.tolist(), moments_ns.tolist(), strict=True))
     index = np.flatnonzero(np.isin(pieces.call, calls))
@@ -92,14 +90,14 @@ def split_calls(pieces: Pieces, calls: np.ndarray, moments_ns: np.ndarray) -> Pi
 def _rows(
     events: RankEvents, op: np.ndarray, begin: np.ndarray, end: np.ndarray, segment: Segment,
     unit_of: np.ndarray, inner: int | np.ndarray,
-) -> Pieces:  # fmt: skip
+) -> "Pieces":  # fmt: skip
     n = len(op)
     none = np.full(n, -1)
     named = np.full(n, SEGMENTS.index(segment), dtype=np.int8)
     return Pieces(events.thread[op], begin, end, named, op, none, none, unit_of[op], np.broadcast_to(inner, n))
 
 
-def _calls_and_around(events: RankEvents, calls: np.ndarray, unit_of: np.ndarray) -> list[Pieces]:
+def _calls_and_around(events: RankEvents, calls: np.ndarray, unit_of: np.ndarray) -> "list[Pieces]":
     """T4 for every call; in an op T2 before the first call, T5 between calls, T3 after the last."""
     start, end = events.start_ns, events.end_ns
     owner = np.where(events.op[calls] >= 0, events.op[calls], calls)
@@ -133,7 +131,7 @@ def _ended_by(thread: np.ndarray, end_ns: np.ndarray) -> np.ndarray:
 
 def _between(
     events: RankEvents, units: np.ndarray, main_thread: int, marks_ns: np.ndarray
-) -> tuple[Pieces, np.ndarray]:
+) -> "tuple[Pieces, np.ndarray]":
     """T1 before every unit but the first of its thread; zero-length ones too, so that steps align.
 
     A step boundary counts as a unit of no length: the T1 before it ends the step, the T1 after it opens the next.
@@ -175,7 +173,7 @@ class Bursts:
     last: np.ndarray  # [num_bursts] last piece of it
 
 
-def fork_and_join(events: RankEvents, pieces: Pieces, main_thread: int) -> tuple[Pieces, Bursts]:
+def fork_and_join(events: RankEvents, pieces: "Pieces", main_thread: int) -> "tuple[Pieces, Bursts]":
     """Split the main thread's gaps at the bursts they contain, drop the bursts' idle time in between."""
     names = events.table.events["name"]
     engine = by_category(names, lambda n: n.startswith("autograd::engine::") or n.endswith("Backward0"), bool)
@@ -207,7 +205,7 @@ def fork_and_join(events: RankEvents, pieces: Pieces, main_thread: int) -> tuple
     return result, _locate(result, main_thread)
 
 
-def _containing(pieces: Pieces, gaps: np.ndarray, worker: np.ndarray) -> np.ndarray:
+def _containing(pieces: "Pieces", gaps: np.ndarray, worker: np.ndarray) -> np.ndarray:
     """[num_worker] the gap that contains each worker piece entirely; -1 none."""
     slot = np.searchsorted(pieces.begin_ns[gaps], pieces.begin_ns[worker], side="right") - 1
     gap = gaps[np.maximum(slot, 0)]
@@ -215,7 +213,7 @@ def _containing(pieces: Pieces, gaps: np.ndarray, worker: np.ndarray) -> np.ndar
     return np.where(contained & (pieces.end_ns[worker] <= pieces.end_ns[gap]), gap, -1)
 
 
-def _locate(pieces: Pieces, main_thread: int) -> Bursts:
+def _locate(pieces: "Pieces", main_thread: int) -> Bursts:
     """Positions of forks, joins, first and last pieces, one row per (burst, thread)."""
     on_main = np.flatnonzero((pieces.burst >= 0) & (pieces.thread == main_thread))
     fork_of = dict(zip(pieces.burst[on_main[::-1]].tolist(), on_main[::-1].tolist(), strict=True))

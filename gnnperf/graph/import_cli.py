@@ -1,7 +1,5 @@
 """`gnnperf import PATH... --out DIR`."""
 
-from __future__ import annotations
-
 import argparse
 import re
 from collections.abc import Iterator
@@ -68,14 +66,14 @@ def _import(args: argparse.Namespace) -> None:
     print_result(args, lambda: _document(run, graph, args.out), lambda: "\n".join(_lines(run, graph, args.out)))
 
 
-def _document(run: RunTrace, graph: ExecutionGraph, out: Path) -> dict[str, object]:
+def _document(run: "RunTrace", graph: "ExecutionGraph", out: Path) -> dict[str, object]:
     nodes = {str(kind): count for kind, count in graph.num_nodes_by_type().items()}
     return {"run": run.name, "ranks": list(graph.ranks), "world_size": run.world_size, "steps": len(graph.steps),
             "nodes": nodes, "edges": len(graph.edges), "without_cost": graph.ops_without_cost(),
             "warnings": list(graph.warnings), "out": str(out)}  # fmt: skip
 
 
-def _lines(run: RunTrace, graph: ExecutionGraph, out: Path) -> Iterator[str]:
+def _lines(run: "RunTrace", graph: "ExecutionGraph", out: Path) -> Iterator[str]:
     from gnnperf.trace import storage
 
     yield f"{run.name}: {len(run.tables)} of {run.world_size} ranks, {counted(len(graph.steps), 'step')}"
@@ -110,7 +108,7 @@ def _import_windows(path: Path, out: Path, budget_bytes: float, steps: range | N
     return windows
 
 
-def _written(run: RunTrace, folder: Path) -> ExecutionGraph:
+def _written(run: "RunTrace", folder: Path) -> "ExecutionGraph":
     """The graph of a run, after it and the tables are in the folder; a copy of the process writes the tables."""
     from contextlib import ExitStack
     from functools import partial

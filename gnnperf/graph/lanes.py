@@ -3,8 +3,6 @@
 Within a lane, node_id order is the order of execution.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Host pieces and device works as rows of the node table."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

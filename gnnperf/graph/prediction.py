@@ -1,7 +1,5 @@
 """Prediction: what a predictor of latencies returns, and the protocol it follows."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -68,7 +66,7 @@ class Prediction:
         source: np.ndarray,
         mean_us: np.ndarray | None = None,
         reason: np.ndarray | None = None,
-    ) -> Prediction:
+    ) -> "Prediction":
         """Other latencies [num_nodes] of the same nodes, with neither intervals nor warnings.
 
         Delays and contention stay; contention stretches nodes with a latency only.
@@ -114,7 +112,7 @@ class Prediction:
 class Predictor(Protocol):
     """A predictor of latencies."""
 
-    def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
+    def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> "Prediction":
         """Predict every node of `graph` as if run on `cluster`."""
         ...
 
@@ -124,7 +122,7 @@ def only(isolated: Isolated | None, nodes: np.ndarray) -> Isolated | None:
     return None if isolated is None else replace(isolated, nodes=isolated.nodes & nodes)
 
 
-def in_place(prediction: Prediction, latency_us: np.ndarray) -> Prediction:
+def in_place(prediction: "Prediction", latency_us: np.ndarray) -> "Prediction":
     """The prediction with latencies [num_nodes] as they were scheduled next to other work; NaN where it has none.
 
     Where what is usual is distinguished from what a schedule adds up, it is stretched as far as is usual.

@@ -6,8 +6,6 @@ A node is shortened by what the events that open in it cost, and never below not
 comes out of the next node of its thread, or stays in.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
@@ -40,7 +38,7 @@ class ProfilerCost:
         """The numbers by name."""
         return {f.name: float(getattr(self, f.name)) for f in fields(self) if f.name != "provenance"}
 
-    def times(self, factor: float) -> ProfilerCost:
+    def times(self, factor: float) -> "ProfilerCost":
         """The cost, scaled to a step: that of a loop, or one that was timed without the profiler."""
         costs = {kind: factor * us for kind, us in self.by_kind().items()}
         return ProfilerCost(**costs, provenance=f"{self.provenance}; x {factor:.2f}")
@@ -54,7 +52,7 @@ TYPICAL_ON_CPU = ProfilerCost(0.84, 0.68, 0.0, 38.7, "typical: median of 372 ran
 IN_STEPS = 1.68
 
 
-def pooled_cost(cost: ProfilerCost | None, typical: ProfilerCost) -> ProfilerCost:
+def pooled_cost(cost: "ProfilerCost | None", typical: "ProfilerCost") -> "ProfilerCost":
     """The geometric mean of a measured cost and the typical one: one short measurement errs as much as machines differ.
 
     A measured 0 was less than its noise: it is the typical cost, and so is a card without costs (None).
@@ -66,7 +64,7 @@ def pooled_cost(cost: ProfilerCost | None, typical: ProfilerCost) -> ProfilerCos
     return ProfilerCost(**both, provenance=f"{cost.provenance}; {typical.provenance}")
 
 
-def cost_of_card(card: Mapping[str, object]) -> ProfilerCost | None:
+def cost_of_card(card: Mapping[str, object]) -> "ProfilerCost | None":
     """The cost that a run's card carries, mean over its ranks; None if it carries none.
 
     Raises:
@@ -86,7 +84,7 @@ def cost_of_card(card: Mapping[str, object]) -> ProfilerCost | None:
     return ProfilerCost(**means, provenance="measured on the recording machine after the recording (run.json)")
 
 
-def without_profiler(graph: ExecutionGraph, cost: ProfilerCost) -> ExecutionGraph:
+def without_profiler(graph: ExecutionGraph, cost: "ProfilerCost") -> ExecutionGraph:
     """Take the profiler's own cost out of host latencies, of ops on a CPU device, and of the start of host collectives.
 
     Measured starts and step labels are still those of the recording: schedule the graph to get others.
@@ -101,7 +99,7 @@ def without_profiler(graph: ExecutionGraph, cost: ProfilerCost) -> ExecutionGrap
 
 
 def profiler_us(
-    graph: ExecutionGraph, latency_us: np.ndarray, lag_us: np.ndarray, cost: ProfilerCost
+    graph: ExecutionGraph, latency_us: np.ndarray, lag_us: np.ndarray, cost: "ProfilerCost"
 ) -> tuple[np.ndarray, np.ndarray]:
     """([num_nodes], [num_edges]) what the profiler's own cost is of measured times, at most all of them.
 
@@ -118,7 +116,7 @@ def profiler_us(
     return taken_us, np.minimum(lag_cost_us, np.maximum(np.nan_to_num(lag_us), 0.0))
 
 
-def node_cost_us(nodes: pd.DataFrame, cost: ProfilerCost) -> np.ndarray:
+def node_cost_us(nodes: pd.DataFrame, cost: "ProfilerCost") -> np.ndarray:
     """[num_nodes] what the events that open in each node cost."""
     opened = nodes["opened_ops"].to_numpy() * cost.op_us + nodes["opened_ranges"].to_numpy() * cost.range_us
     call = (nodes["segment"] == Segment.T4).to_numpy()

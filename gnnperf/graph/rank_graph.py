@@ -1,7 +1,5 @@
 """One rank: host segments and device work as nodes, and the edges within the rank."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

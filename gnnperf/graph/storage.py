@@ -1,7 +1,5 @@
 """Graphs as Parquet (nodes, edges; the rest as JSON inside the nodes file), cached by fingerprint."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """What torch shows of a call: its effect as recorded, its effect in a variant of the step, what it holds meanwhile."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -23,7 +21,7 @@ from gnnperf.memory.storages import Slot, TensorSlot, with_tensors
 class Variant:
     """A known change of the program: as recorded, unless a subclass overrides it."""
 
-    inner: Variant | None = None  # another change that is made first; None: there is none
+    inner: "Variant | None" = None  # another change that is made first; None: there is none
 
     def source(self, recorded: TensorSlot) -> TensorSlot:
         """What a tensor is that was there before the step, and is no parameter."""
@@ -120,7 +118,7 @@ def given(name: str, slots: tuple[Slot, ...], tensors: list[TensorSlot]) -> Effe
 
 
 def given_in(
-    variant: Variant, call: Call, effect: Effect, recorded: list[TensorSlot], actual: list[TensorSlot],
+    variant: "Variant", call: Call, effect: Effect, recorded: list[TensorSlot], actual: list[TensorSlot],
     followed: Sequence[bool],
 ) -> Effect | None:  # fmt: skip
     """The effect for the tensors as they are: what the step made is known, of all else the place may say more.

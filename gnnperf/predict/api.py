@@ -1,7 +1,5 @@
 """predict(): trace or plan -> graph -> latencies -> schedule -> the prediction about one step."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -82,7 +80,7 @@ def predicted(graph: ExecutionGraph, request: Request) -> StepPrediction:
     return with_alternatives(setup.step_prediction(setup.predict()), setup)
 
 
-def setup_of(graph: ExecutionGraph, request: Request) -> Setup | Replay:
+def setup_of(graph: ExecutionGraph, request: Request) -> "Setup | Replay":
     """What the prediction of one step needs."""
     if request.mode is Mode.replay:
         from gnnperf.predict.replay import Replay
@@ -96,15 +94,15 @@ class Models:
     """The models that a request names, and what is known of them."""
 
     model: Predictor  # the network, the blend, or the analytical model
-    table: MeasuredPredictor | None = None  # op table of the user; None: none
+    table: "MeasuredPredictor | None" = None  # op table of the user; None: none
     bounds: tuple[Bounds, ...] = ()  # intervals of nodes that come with the model
-    steps: StepIntervals | None = None  # intervals of step times; None: unknown
-    unseen_steps: StepIntervals | None = None  # the same of programs that training lacks
-    trust: Trust | None = None  # the training's programs; None: there are no intervals
-    processors: tuple[Processor, ...] = ()  # of the validation runs; () unknown
+    steps: "StepIntervals | None" = None  # intervals of step times; None: unknown
+    unseen_steps: "StepIntervals | None" = None  # the same of programs that training lacks
+    trust: "Trust | None" = None  # the training's programs; None: there are no intervals
+    processors: "tuple[Processor, ...]" = ()  # of the validation runs; () unknown
     checkpoint_sha256: str | None = None  # of the checkpoint; None: there is none
     # the checkpoint that corrects measurements of another machine; None: there is none
-    transfer: Checkpoint | None = None
+    transfer: "Checkpoint | None" = None
 
 
 def models_for(
@@ -427,7 +425,7 @@ class Setup:
                           request.collectives, lambda edited: self._target_of(edited).cluster)  # fmt: skip
 
 
-def with_alternatives(result: StepPrediction, setup: Setup | Replay) -> StepPrediction:
+def with_alternatives(result: StepPrediction, setup: "Setup | Replay") -> StepPrediction:
     """The prediction with the step on every device that is requested; the models and the trace are read once."""
     rows = []
     for request in setup.request.every_hardware():

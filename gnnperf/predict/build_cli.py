@@ -1,7 +1,5 @@
 """`gnnperf data build FOLDER --out DIR`: a data set of many runs on disk, made by Dask workers."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -68,7 +66,7 @@ def _build(args: argparse.Namespace) -> None:
 
 
 @contextmanager
-def _client(scheduler: str | None, workers: int | None) -> Iterator[Client]:
+def _client(scheduler: str | None, workers: int | None) -> "Iterator[Client]":
     try:
         from distributed import Client, LocalCluster
     except ImportError as error:
@@ -92,7 +90,7 @@ def _client(scheduler: str | None, workers: int | None) -> Iterator[Client]:
         yield client
 
 
-def _mapped(client: Client, function: Callable[[Any], Any], items: Sequence[Any], what: str) -> list[Any]:
+def _mapped(client: "Client", function: Callable[[Any], Any], items: Sequence[Any], what: str) -> list[Any]:
     """`attempted` on Dask workers; what a killed worker had is done again by another one."""
     from distributed import as_completed
 

@@ -9,8 +9,6 @@ above 0    gnn_calibrated    the network's or a blend, where training lacks the 
            uncovered         none; the reason states why
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Intervals of predictions: calibrated on recordings that nothing was fitted on, and given with every prediction."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -187,9 +185,9 @@ def with_calibrated_bounds(prediction: Prediction, cluster: ClusterSpec, interva
 
 
 def calibrated(
-    predicted: Mapping[Mode, Callable[[Step], Prediction]],
-    recordings: Sequence[Step],
-    unseen: Sequence[tuple[str, Step, Prediction]] = (),
+    predicted: "Mapping[Mode, Callable[[Step], Prediction]]",
+    recordings: "Sequence[Step]",
+    unseen: "Sequence[tuple[str, Step, Prediction]]" = (),
     mapped: Mapped = in_turn,
 ) -> tuple[gnn.Intervals, Mapping[Mode, Sequence[gnn.StepMiss]]]:
     """Intervals of these predictions' nodes and steps, and of each mode what it missed, one per recording.
@@ -201,7 +199,7 @@ def calibrated(
     """
     from gnnperf.gnn import fit_node_intervals, fit_step_intervals, run_of
 
-    def of_recording(step: Step) -> list[tuple[pd.DataFrame, gnn.StepMiss]]:
+    def of_recording(step: "Step") -> list[tuple[pd.DataFrame, gnn.StepMiss]]:
         return [_missed(run_of(step.run), step, predict(step), mode) for mode, predict in predicted.items()]
 
     known = mapped(of_recording, recordings, "calibrating intervals")
@@ -218,7 +216,7 @@ def calibrated(
     return gnn.Intervals(fit_node_intervals(pd.concat(tables, ignore_index=True), gnn.LEVEL), steps, other), misses
 
 
-def _missed(run: str, step: Step, prediction: Prediction, mode: Mode) -> tuple[pd.DataFrame, gnn.StepMiss]:
+def _missed(run: str, step: "Step", prediction: Prediction, mode: Mode) -> tuple[pd.DataFrame, gnn.StepMiss]:
     """Rows of the nodes with what was measured, and what the step missed; both in the name of `run`."""
     from gnnperf.gnn import miss_of
 
@@ -236,7 +234,7 @@ def _table(estimate: Prediction, device: str) -> pd.DataFrame:
     return gnn.estimate_table(device, estimate.source, node_kinds(nodes), family, estimate.latency_us)
 
 
-def question_about(step: Step, mode: Mode) -> Question:
+def question_about(step: "Step", mode: Mode) -> Question:
     """The step as if it had been requested, on its own hardware."""
     label, device = step.graph.steps[0], step.cluster.device.name
     return Question(label, label.step, mode, device, step.cluster.name, device, same_hardware=True, provenance={})

@@ -5,8 +5,6 @@ node      first latency that is not NaN; its source and reason come along
 lags      of the first predictor that measured the timeline, else of the last one
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
@@ -84,13 +82,13 @@ class Predictors:
             return None
         return replace(self, order=self.order[self.order.index(trace) :]).predict(graph, trace.traced)
 
-    def without_stalls(self) -> Predictors:
+    def without_stalls(self) -> "Predictors":
         """The predictors for the same step without stalls."""
         order = tuple(replace(one, measured=one.measured.without_stalls()) if isinstance(one, TracePredictor) else one
                       for one in self.order)  # fmt: skip
         return replace(self, order=order)
 
-    def on_edit(self, edited: Edited) -> Predictors:
+    def on_edit(self, edited: Edited) -> "Predictors":
         """The predictors for an edit of the graph: measurements of the trace follow its nodes."""
         order = tuple(one.on_edit(edited) if isinstance(one, FollowsEdits) else one for one in self.order)
         return replace(self, order=order)

@@ -1,7 +1,5 @@
 """What predict.py and `predict` are given, and which requests contradict themselves."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -133,13 +131,13 @@ class Request(HardwareConfig):
         return None if self.cache_dir is None else Path(self.cache_dir).expanduser()
 
     @property
-    def chosen(self) -> Selection:
+    def chosen(self) -> "Selection":
         """Ranks and steps of the trace that are read."""
         from gnnperf.trace import selection
 
         return selection(self.ranks, self.steps)
 
-    def plan_spec(self) -> Plan | None:
+    def plan_spec(self) -> "Plan | None":
         """The plan requested; None: a trace.
 
         Raises:
@@ -151,7 +149,7 @@ class Request(HardwareConfig):
 
         return self.plan if isinstance(self.plan, Plan) else read_plan(self.plan, "plan")
 
-    def every_hardware(self) -> tuple[Request, ...]:
+    def every_hardware(self) -> "tuple[Request, ...]":
         """A request for each device of the table; () one device is requested.
 
         Raises:
@@ -163,7 +161,7 @@ class Request(HardwareConfig):
         plain = replace(self, other_hardware=[], whatif=[], findings=False, memory=False)
         return (plain, *(replace(plain, hardware=one) for one in given))
 
-    def edits(self) -> tuple[Edit, ...]:
+    def edits(self) -> "tuple[Edit, ...]":
         """The edits requested, in order.
 
         Raises:
@@ -183,7 +181,7 @@ MODES_OF_KEY = {"measured": (Mode.hybrid,), "transfer": (Mode.hybrid,)} | dict.f
 )
 
 
-def check(request: Request) -> None:
+def check(request: "Request") -> None:
     """Refuse a request that contradicts itself, before a trace is read.
 
     Raises:
@@ -232,7 +230,7 @@ def _nearest_plan(path: str) -> str:
     return f"check the path{plan}"
 
 
-def _contradictions(request: Request) -> Iterator[tuple[object, str, str, str]]:
+def _contradictions(request: "Request") -> Iterator[tuple[object, str, str, str]]:
     """(whether it is one, what is wrong, its key, what is allowed), in the order in which they are refused."""
     mode, models = request.mode, f"mode={', '.join(MODELS)}"
     starts_from_trace = request.evidence in (TraceEvidence.trace, TraceEvidence.other_steps)
@@ -256,7 +254,7 @@ def _contradictions(request: Request) -> Iterator[tuple[object, str, str, str]]:
         yield mode is not Mode.hybrid, f"has no use in mode={mode}", "profiler", "mode=hybrid"
 
 
-def _check_run(request: Request) -> None:
+def _check_run(request: "Request") -> None:
     """Refuse a run in tokens or samples of which a step's share cannot become known; samples of a trace may."""
     from gnnperf.generate import StepWork
 

@@ -1,7 +1,5 @@
 """Throughput and cost of a prediction: of the step, of the edited step, from plan, run card, op shapes and device."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -104,7 +102,7 @@ def _work(result: StepPrediction, request: Request) -> StepWork:
     return StepWork(samples=samples_of_card(card, graph.world_size), hardware_flops=flops, formula=BY_SHAPES)
 
 
-def _states_flops(plan: Plan | None) -> bool:
+def _states_flops(plan: "Plan | None") -> bool:
     if plan is None:
         return False
     from gnnperf.generate import TransformerPlan
@@ -122,7 +120,7 @@ def samples_of_card(card: Mapping[str, object], world_size: int) -> float | None
     return float(batch * world_size / shared)
 
 
-def _edited_work(work: StepWork, edits: Sequence[Edit], edited: StepPrediction, unedited_ranks: int) -> StepWork:
+def _edited_work(work: StepWork, edits: "Sequence[Edit]", edited: StepPrediction, unedited_ranks: int) -> StepWork:
     """Work of the edited step; the FLOPs of a plan follow the batch, others the edited shapes."""
     from gnnperf.whatif import ResizeTables, ScaleBatch, ScaleSequence, TensorParallel, WorldSize
 

@@ -1,7 +1,5 @@
 """The hardware a prediction is for: as requested, else the trace's own."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -68,14 +66,14 @@ class Target:
         """Whether the trace ran on the devices that are predicted for."""
         return self.traced == self.cluster.device
 
-    def with_collective_models(self, collectives: str | None) -> Target:
+    def with_collective_models(self, collectives: str | None) -> "Target":
         """The target with other models of collectives; None: as in the cluster."""
         return self if collectives is None else replace(self, cluster=with_collective_models(self.cluster, collectives))
 
 
 def choose_target(
     graph: ExecutionGraph, hardware: DeviceSpec | None, cluster: ClusterSpec | None, from_trace: bool = False
-) -> Target:
+) -> "Target":
     """The cluster to predict for: hardware None: the trace's own; cluster None: the default of the device.
 
     `from_trace`: latencies are those that the trace measured. Then GENERIC_GPU stands for a GPU that the catalog lacks;

@@ -9,8 +9,6 @@
 Chowdhery et al. 2022 (arXiv 2204.02311, appendix B) define both utilizations; `gnnperf.generate` counts the FLOPs.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -42,7 +40,7 @@ class RunConfig:
         if any(each is not None for each in (self.tokens, self.samples, self.steps)):
             require_one("run", tokens=self.tokens, samples=self.samples, steps=self.steps)
 
-    def completed(self, work: StepWork) -> StepWork:
+    def completed(self, work: "StepWork") -> "StepWork":
         """The work of a step, with what the user states where it is unknown."""
         return replace(
             work,
@@ -50,7 +48,7 @@ class RunConfig:
             samples=self.samples_per_step if work.samples is None else work.samples,
         )
 
-    def num_steps(self, work: StepWork) -> float | None:
+    def num_steps(self, work: "StepWork") -> float | None:
         """Steps of the run; None: no run is requested.
 
         Raises:
@@ -86,7 +84,7 @@ class Throughput:
 
     step_us: float  # of one step
     ranks: int  # devices of the job
-    work: StepWork  # of the step, over all ranks
+    work: "StepWork"  # of the step, over all ranks
     peak_flops_per_s: float | None = None  # of one device, in the dtype of the work
     power_limit_w: float | None = None  # of one device
     steps: float | None = None  # of the requested run

@@ -16,8 +16,6 @@ never measured                             NaN: the next predictor of the order 
 Delays that no modeled constraint explains, lags and the starts of ranks stay as measured.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -56,7 +54,7 @@ class TracePredictor:
     # what calls that were measured on another device change there; None: there are none
     correct: Callable[[Prediction, ClusterSpec], Prediction] | None = None
 
-    def on_edit(self, edited: Edited) -> TracePredictor:
+    def on_edit(self, edited: Edited) -> "TracePredictor":
         """The predictor for an edit of the measured step."""
         return replace(self, edited=edited)
 

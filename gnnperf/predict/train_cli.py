@@ -7,8 +7,6 @@
 Every other key of train.py is `--set KEY=VALUE`.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterable
 from pathlib import Path
@@ -105,7 +103,7 @@ def key_names(words: Iterable[str]) -> set[str]:
     return {word.partition("=")[0].lstrip("+~").strip() for word in words}
 
 
-def _document(trained: Trained) -> dict[str, Any]:
+def _document(trained: "Trained") -> dict[str, Any]:
     verdict, split = trained.verdict, trained.data.split
     nodes = trained.tables["val"].query("node_type == 'all'").set_index("predictor")
     low, high = verdict.difference_interval
@@ -124,7 +122,7 @@ def _document(trained: Trained) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _next(trained: Trained, folder: str) -> str:
+def _next(trained: "Trained", folder: str) -> str:
     """The command that predicts with the favored model; without --source the checkpoint holds the analytical one."""
     favors_network = trained.verdict.use == "network"
     if trained.data.speed_factors is not None:

@@ -1,7 +1,5 @@
 """Training, as train.py and `gnnperf train` do it: data -> network -> fit -> checkpoint -> errors -> which to use."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -28,14 +26,14 @@ Evaluation = Callable[..., Any]  # (config, data, model, checkpoint, fit_s, log)
 class Trained:
     """The result of a training."""
 
-    checkpoint: Checkpoint  # as it was saved
+    checkpoint: "Checkpoint"  # as it was saved
     path: Path  # its file
-    data: PreparedData  # that it was trained and judged on
+    data: "PreparedData"  # that it was trained and judged on
     tables: dict[str, pd.DataFrame]  # part of the split -> node errors of every prediction (evaluate)
     verdict: Verdict  # the network against the analytical model
 
 
-def train(config: EntryConfig, onto: Console, evaluations: Sequence[Evaluation] = ()) -> Trained | None:
+def train(config: EntryConfig, onto: "Console", evaluations: Sequence[Evaluation] = ()) -> Trained | None:
     """Write checkpoint.pt, errors.csv, curves, tables and figures; print the errors on held-out runs.
 
     Each process of torchrun calls this. `evaluations` are what else is done with the trained network. None in all but
@@ -57,7 +55,7 @@ def train(config: EntryConfig, onto: Console, evaluations: Sequence[Evaluation] 
     for other, machine_scales in data.machine_scales.items():
         onto.print(f"{other}: {machine_scales}")
 
-    def fresh() -> TypedGNN:
+    def fresh() -> "TypedGNN":
         made = gnn.build_model(config, data)
         return gnn.begin_from(made, start) if start else made
 
@@ -100,8 +98,8 @@ def train(config: EntryConfig, onto: Console, evaluations: Sequence[Evaluation] 
 
 
 def _calibrated(
-    checkpoint: Checkpoint, model: TypedGNN, data: PreparedData, left_out: Sequence[Judged], mapped: Mapped
-) -> tuple[Checkpoint, pd.DataFrame]:
+    checkpoint: "Checkpoint", model: "TypedGNN", data: "PreparedData", left_out: "Sequence[Judged]", mapped: Mapped
+) -> "tuple[Checkpoint, pd.DataFrame]":
     """The checkpoint with intervals, and the step errors of the validation recordings.
 
     Corrections of measurements of another machine have no calibrated intervals.

@@ -7,8 +7,6 @@ A node that an edit changed starts from the analytical prediction x mean ratio o
 The checkpoint is of `train.py data.path=RUNS_THERE data.source_path=SAME_RUNS_HERE`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -33,7 +31,7 @@ class TransferPredictor:
     source_us: np.ndarray  # [num_nodes of the step] measured in the trace, NaN unknown
     edited: Edited | None = None  # the edit whose graph is predicted; None: the step itself
 
-    def on_edit(self, edited: Edited) -> TransferPredictor:
+    def on_edit(self, edited: Edited) -> "TransferPredictor":
         """The predictor for an edit of the step."""
         return replace(self, edited=edited)
 
@@ -56,7 +54,7 @@ class TransferPredictor:
 
 def transfer_of(
     checkpoint: Checkpoint, graph: ExecutionGraph, step: ExecutionGraph, traced: ClusterSpec
-) -> TransferPredictor:
+) -> "TransferPredictor":
     """The predictor of a step of a trace; measurements are lower quartiles over its steps, without contention.
 
     Raises InputError: the checkpoint was trained without a source machine.

@@ -1,7 +1,5 @@
 """`gnnperf predict TRACE`, `what-if TRACE EDIT` and `report TRACE`: plain flags for the keys of predict.py."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -128,7 +126,7 @@ def _predict(args: argparse.Namespace) -> None:
     run_request(_request(args))
 
 
-def _request(args: argparse.Namespace) -> Request:
+def _request(args: argparse.Namespace) -> "Request":
     from gnnperf.predict import Request, composed
 
     return composed("predict", Request, *_overrides(args), **_given(args))
@@ -158,7 +156,7 @@ def _report(args: argparse.Namespace) -> None:
             complain("gnnperf", f"no browser opens {address}")
 
 
-def run_request(request: Request) -> tuple[Path, ...]:
+def run_request(request: "Request") -> tuple[Path, ...]:
     """Trace -> graph -> prediction -> schedule -> report, of predict.py and `gnnperf predict`; what was written.
 
     Raises:

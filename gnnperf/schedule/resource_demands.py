@@ -4,8 +4,6 @@ GPU                                                             transfer -> link
 CPU   any work of a thread -> one core of its rank's pool       transfer -> part of a core of each rank, and links
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

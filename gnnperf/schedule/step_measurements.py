@@ -7,8 +7,6 @@ With measured latencies, lags and delays, the schedule reproduces the measured s
 changes latencies; delays stay as measured, because they scale with neither.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -55,13 +53,13 @@ class MeasuredStep:
         """[num_nodes] time of the step's stalls: latency of stalled nodes, and delays of STALL_US or more."""
         return np.where(self.stalled, self.latency_us, 0.0) + np.where(self.delay_us >= STALL_US, self.delay_us, 0.0)
 
-    def without_stalls(self) -> MeasuredStep:
+    def without_stalls(self) -> "MeasuredStep":
         """The step with what is usual for every stalled node, and without delays of STALL_US or more."""
         latency_us = np.where(self.stalled, self.usual_us, self.latency_us)
         delay_us = np.where(self.delay_us >= STALL_US, 0.0, self.delay_us)
         return replace(self, latency_us=latency_us, delay_us=delay_us, stalled=np.zeros_like(self.stalled))
 
-    def without_profiler(self, cost: ProfilerCost) -> MeasuredStep:
+    def without_profiler(self, cost: ProfilerCost) -> "MeasuredStep":
         """The step without what the profiler itself took of host work."""
         taken_us, lag_taken_us = profiler_us(self.graph, self.latency_us, self.lag_us, cost)
         return replace(self, latency_us=self.latency_us - taken_us, lag_us=self.lag_us - lag_taken_us)
@@ -94,7 +92,7 @@ class MeasuredStep:
         return (src.astype(np.int64) * self.graph.num_nodes + dst) * len(RELATIONS) + relation
 
 
-def measured_step(graph: ExecutionGraph, label: StepLabel) -> MeasuredStep:
+def measured_step(graph: ExecutionGraph, label: StepLabel) -> "MeasuredStep":
     """Measurements of one step of a trace.
 
     Args:
@@ -116,7 +114,7 @@ def measured_step(graph: ExecutionGraph, label: StepLabel) -> MeasuredStep:
     return MeasuredStep(step, latency_us, delay_us, lag_us, usual_us, stalled, starts, medians)
 
 
-def forecast_step(graph: ExecutionGraph, label: StepLabel) -> MeasuredStep:
+def forecast_step(graph: ExecutionGraph, label: StepLabel) -> "MeasuredStep":
     """Measurements of another step: of the others that are no outliers, the one with the (lower) median step time.
 
     A whole step keeps what belongs together; medians or means node by node had larger errors (docs/benchmarks).

@@ -1,7 +1,5 @@
 """The events of a Kineto file -> one sorted table of one rank, before linking."""
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -70,7 +68,7 @@ class Parts:
         """What numbers the values of each column that has codes."""
         return {"name": self.names, **self.texts}
 
-    def extend(self, later: Parts) -> None:
+    def extend(self, later: "Parts") -> None:
         """Add what was read of the text that follows."""
         for name, codes in later.codes().items():
             number = np.append(self.codes()[name].of(codes.uniques()), np.int32(-1))
@@ -94,7 +92,7 @@ class Structs:
         self.rows, self.args, self.flows = rows, args, []
 
     @staticmethod
-    def of(events: list[Any]) -> Structs:
+    def of(events: list[Any]) -> "Structs":
         """What is read of decoded events."""
         rows = [e for e in events if e.cat in kineto.KINDS and e.ph == "X"]
         read = Structs(rows, [kineto.NO_ARGS if e.args is None else e.args for e in rows])
@@ -113,7 +111,7 @@ class Structs:
                        for e, k in zip(self.rows, kind.tolist(), strict=True)]  # fmt: skip
         return kind
 
-    def only(self, rows: np.ndarray) -> Structs:
+    def only(self, rows: np.ndarray) -> "Structs":
         """Those of some rows [num_events] bool."""
         listed = rows.tolist()
         return Structs(list(compress(self.rows, listed)), list(compress(self.args, listed)))
@@ -157,7 +155,7 @@ class Structs:
 Stretch = Union["Structs", "Scanned"]
 
 
-def add(parts: Parts, rows: Stretch) -> None:
+def add(parts: "Parts", rows: Stretch) -> None:
     """Add the columns of one stretch."""
     parts.flows += rows.flows
     kind = rows.kind
@@ -258,7 +256,7 @@ def assemble(data: Text, where: str) -> Assembled:
         return _table(parts, where)
 
 
-def _decoded(data: Text, where: str) -> Parts:
+def _decoded(data: Text, where: str) -> "Parts":
     """What the text has; if need be what cannot be cut into stretches, and what profilers are known to break."""
     problem = ""
     for text, is_cut in ((lambda: data, True), (lambda: data, False), (lambda: kineto.repair(data), False)):
@@ -280,7 +278,7 @@ def _scans() -> Callable[[Text], Callable[[int, int], Stretch | None]] | None:
     return lambda data: Scanner(data).scanned
 
 
-def _of_spans(data: Text, where: str, spans: Sequence[kineto.Span]) -> Parts:
+def _of_spans(data: Text, where: str, spans: Sequence[kineto.Span]) -> "Parts":
     """The spans of a text; of a long one, threads or copies of this process read the later shares."""
     global _read_bytes
     _read_bytes += len(data)
@@ -293,7 +291,7 @@ def _of_spans(data: Text, where: str, spans: Sequence[kineto.Span]) -> Parts:
     count = max(min(copyable_cores(), len(spans) // STRETCHES_PER_COPY), 1)
     size = -(-len(spans) // count)
 
-    def read(begin: int) -> Parts:
+    def read(begin: int) -> "Parts":
         reader = kineto.Reader(data, where)
         reader.scan = scans(data) if scans is not None else None
         return read_stretches(reader, reader.stretches(spans[begin : begin + size]))
@@ -315,7 +313,7 @@ class EventReader(Protocol):
     dropped: Counter[str]
 
 
-def read_stretches(reader: EventReader, stretches: Iterator[list[Any] | Stretch]) -> Parts:
+def read_stretches(reader: EventReader, stretches: Iterator[list[Any] | Stretch]) -> "Parts":
     """All events that a reader makes, stretch by stretch."""
     parts = Parts()
     for events in stretches:
@@ -353,7 +351,7 @@ def _stacked(columns: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
     return stacked
 
 
-def _table(parts: Parts, where: str) -> Assembled:
+def _table(parts: "Parts", where: str) -> Assembled:
     """All stretches as one table, sorted; refuses a file without events."""
     if not parts.size:
         raise InputError("holds no event that can be used", where=where, remedy="record at least one whole step")

@@ -1,7 +1,5 @@
 """Do these ranks make one run? Errors for what cannot be one, warnings for what a user should know."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime

@@ -11,8 +11,6 @@ One call of a collective leaves a small tree on a host thread, and, on a GPU, on
 What one of them states holds for all of them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -126,7 +124,7 @@ class Call:
     peer: int | None = None  # of a send or receive: rank of the group at its other end
     tag: int = 0
 
-    def filled_from(self, other: Call) -> Call:
+    def filled_from(self, other: "Call") -> "Call":
         """Own values first, the other's where unknown."""
         own = {name: value for name, value in vars(self).items() if value is not None}
         return Call(**(vars(other) | own | {"tag": other.tag if self.peer is None else self.tag}))
@@ -148,7 +146,7 @@ def add_collectives(table: Assembled, links: Links, distributed: Distributed) ->
     return _columns({row: _between(call, distributed) for row, call in calls.items()}, len(table.kind))
 
 
-def _host_calls(table: Assembled, distributed: Distributed) -> dict[int, Call]:
+def _host_calls(table: Assembled, distributed: Distributed) -> "dict[int, Call]":
     """Host rows that belong to a collective, by row, with what each states itself."""
     name = table.columns["name"]
     kinds = {c: kind_of_host_name(t) for c, t in enumerate(table.names)}
@@ -177,7 +175,7 @@ def _values(table: Assembled, column: str, rows: list[int]) -> list[Any]:
     return [known.get(code) for code in codes]
 
 
-def _stated(args: CommArgs | None, distributed: Distributed) -> Call:
+def _stated(args: CommArgs | None, distributed: Distributed) -> "Call":
     """What metadata states."""
     if args is None or args.collective is None:
         return Call()
@@ -209,7 +207,7 @@ def _strided(start: int | None, stride: int | None, size: int | None) -> tuple[i
     return tuple(range(start, start + size * stride, stride)) if start + size * stride <= MAX_STRIDED else ()
 
 
-def _between(call: Call, distributed: Distributed) -> Call:
+def _between(call: "Call", distributed: Distributed) -> "Call":
     """A send or receive whose peer is known: its channel, between two ranks, is its group."""
     if call.kind not in POINT_TO_POINT or call.peer is None or distributed.rank is None:
         return call
@@ -221,7 +219,7 @@ def _between(call: Call, distributed: Distributed) -> Call:
     return call if result is None else replace(call, group=result, group_size=2)
 
 
-def _shaped(name: str, kind: str | None, dims: Any, types: Any) -> Call:
+def _shaped(name: str, kind: str | None, dims: Any, types: Any) -> "Call":
     """What the shapes of its inputs say: elements and dtype."""
     if not dims:
         return Call(kind)
@@ -249,7 +247,7 @@ def _total(parts: list[float | None]) -> float | None:
     return sum(known) if known else None
 
 
-def _merged(calls: list[Call]) -> Call:
+def _merged(calls: "list[Call]") -> "Call":
     """One call from what its rows state: the innermost that states something wins, metadata before shapes."""
     merged = Call()
     for call in sorted(calls, key=lambda c: c.group is None):
@@ -257,7 +255,7 @@ def _merged(calls: list[Call]) -> Call:
     return _complete(merged)
 
 
-def _complete(call: Call) -> Call:
+def _complete(call: "Call") -> "Call":
     """Sizes that follow from each other."""
     size, sent = call.group_size, call.in_elements
     if call.out_elements is not None or sent is None:
@@ -272,8 +270,8 @@ def _complete(call: Call) -> Call:
 
 
 def _spread(
-    table: Assembled, own: dict[int, Call], trees: dict[int, list[int]], known: dict[int, Call]
-) -> dict[int, Call]:
+    table: Assembled, own: "dict[int, Call]", trees: dict[int, list[int]], known: "dict[int, Call]"
+) -> "dict[int, Call]":
     """The whole tree's knowledge on each of its rows, except on bare `record_param_comms` events."""
     end = table.columns["start_ns"] + table.columns["duration_ns"]
     calls: dict[int, Call] = {}
@@ -285,8 +283,8 @@ def _spread(
 
 
 def _kernel_calls(
-    table: Assembled, links: Links, of_host: dict[int, Call], distributed: Distributed
-) -> dict[int, Call]:
+    table: Assembled, links: Links, of_host: "dict[int, Call]", distributed: Distributed
+) -> "dict[int, Call]":
     """Kernels that are a rank's part in a collective: by metadata, else by their host call, else by name."""
     name = table.columns["name"]
     named = [kind_of_kernel_name(t) for t in table.names]
@@ -303,7 +301,7 @@ def _kernel_calls(
     return calls
 
 
-def _columns(calls: dict[int, Call], size: int) -> dict[str, Any]:
+def _columns(calls: "dict[int, Call]", size: int) -> dict[str, Any]:
     rows = np.array(sorted(calls), dtype=np.int64)
     ordered = [calls[row] for row in rows.tolist()]
 

@@ -1,7 +1,5 @@
 """Python lists of one field -> one column: integers, floats, nanoseconds, categories."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Hashable, Sequence

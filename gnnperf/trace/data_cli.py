@@ -1,7 +1,5 @@
 """`gnnperf inspect PATH...` and `gnnperf data list | fetch`; a package above adds `data build`."""
 
-from __future__ import annotations
-
 import argparse
 import os
 from collections.abc import Sequence

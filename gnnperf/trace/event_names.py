@@ -11,8 +11,6 @@ names stay equal within a run. An op, call or kernel whose name is none becomes 
     load /home/ann/data.bin             annotation_1
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ An execution trace names every op, its shapes, values and the ids of its tensors
 one; it is not used). Chakra's own formats are refused with one sentence.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass, replace

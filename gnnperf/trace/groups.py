@@ -1,7 +1,5 @@
 """Between which ranks a collective runs, where its own metadata does not say: channels of sends, groups of gloo."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

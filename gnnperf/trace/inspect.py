@@ -1,7 +1,5 @@
 """What a trace holds, and what it lacks: ranks, steps, shapes, collectives, links, devices."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -8,8 +8,6 @@ views of the bytes). A stretch with an unknown word, or a field of a wrong type,
 event by event.
 """
 
-from __future__ import annotations
-
 import gc
 import mmap
 import re

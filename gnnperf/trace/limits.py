@@ -1,7 +1,5 @@
 """How much of a stranger's file is read before it is refused."""
 
-from __future__ import annotations
-
 MAX_JSON_BYTES = 4 * 2**30  # one rank, unpacked
 MAX_ARCHIVE_BYTES = 16 * 2**30  # all members of an archive, unpacked
 MAX_ARCHIVE_MEMBERS = 20_000

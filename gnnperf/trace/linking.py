@@ -1,7 +1,5 @@
 """Tie device work and runtime calls to the CPU op they belong to, and backward ops to their forward op."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

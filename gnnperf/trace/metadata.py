@@ -1,7 +1,5 @@
 """What a trace states about its rank: rank, world size, devices, groups. Free-form metadata is never read."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from functools import lru_cache

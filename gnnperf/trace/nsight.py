@@ -11,8 +11,6 @@ CUPTI_ACTIVITY_KIND_SYNCHRONIZATION    wait; the stream of an awaited event is t
 NVTX_EVENTS                            step mark, op of torch.autograd.profiler.emit_nvtx, or annotation
 """
 
-from __future__ import annotations
-
 import re
 import sqlite3
 from bisect import bisect_left

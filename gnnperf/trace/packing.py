@@ -17,8 +17,6 @@ Texts are numbered here and not by Parquet, which packs such numbers into bits, 
 All of it is integer arithmetic and exactly inverted, whatever the events: unsorted, overlapping, of length zero.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from itertools import pairwise
 

@@ -7,8 +7,6 @@ A path, an address, a host, `key=value` and control characters are no part of an
     gpu7.example.org_4242.1698958768.pt.trace.json      trace.pt.trace.json
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from functools import lru_cache

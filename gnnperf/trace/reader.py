@@ -1,7 +1,5 @@
 """read_run: files, directories and archives -> RunTrace, one rank in memory at a time."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -10,8 +10,6 @@ rocpd_memory_copy         copy
 rocpd_region              HIP call, or roctx range: step mark, op of torch.autograd.profiler.emit_nvtx, or annotation
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -5,8 +5,6 @@ paths and variables of other tools are left out. What the author of a run states
 `parameters`, `conditions`) is kept where it is plain words.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath

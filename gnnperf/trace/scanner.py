@@ -9,8 +9,6 @@ up, and `kineto.Reader` decodes it: both give the same columns.
     rows[i]: 88   its kind   number in names   1500                      7     number in texts
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import product
 from typing import Any, get_args
@@ -320,7 +318,7 @@ class Scanner:
             self.words.add(CATEGORIES, word.encode())
         self.codes = [np.zeros(0, np.int32)] * (NUM_LISTS)  # number of a word -> its code in `assembly.Parts`, or -1
 
-    def scanned(self, begin: int, end: int) -> Scanned | None:
+    def scanned(self, begin: int, end: int) -> "Scanned | None":
         """The events between two places of the text; None: they are to be decoded."""
         if end + SLACK_BYTES > len(self.text):
             return None
@@ -352,7 +350,7 @@ class Scanned:
         """int8 kind codes."""
         return self.rows[:, KIND].astype(np.int8)
 
-    def only(self, rows: np.ndarray) -> Scanned:
+    def only(self, rows: np.ndarray) -> "Scanned":
         """Those of some rows [num_events] bool."""
         return Scanned(self.scanner, self.rows[rows])
 

@@ -1,7 +1,5 @@
 """Which ranks and steps of a run are read: `ranks=0-7,12` and `steps=3:6`, the numbers of the marks ProfilerStep#N."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, replace
 

@@ -7,8 +7,6 @@ text whose number is i, the rows after the last text are null. Encodings and com
 time: two ranks of 3,000 events take about 24 KB, and 15 ms.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from itertools import accumulate, pairwise

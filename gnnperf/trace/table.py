@@ -1,7 +1,5 @@
 """TraceTable: one rank's normalized events, and what is known about the rank."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import pandas as pd

@@ -3,8 +3,6 @@
 Archives are read in memory and never extracted.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import mmap

@@ -8,8 +8,6 @@ Nothing is kept per event; a pass holds one block of text. Files of windows are 
 calls, metadata) is left out.
 """
 
-from __future__ import annotations
-
 import io
 import re
 from bisect import bisect_right

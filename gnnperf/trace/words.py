@@ -6,8 +6,6 @@ All of a list is a row of one array of int64, for `n` words at most:
         1     |                     n + 1                          |           n            |        2 n
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numba

@@ -12,8 +12,6 @@ A parameter in one place may look like data in another: [512,128] may be 512 tok
 parameter where ops do to it only what they do to unmistakable parameters (a gradient copied out of a bucket).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
@@ -64,7 +62,7 @@ class Batch:
     flat: frozenset[int] = frozenset()  # elements of data, likewise; of tensors with one dimension
     reached: frozenset[Call] = frozenset()  # calls on tensors that come from data
 
-    def of(self, call: Call) -> Batch:
+    def of(self, call: Call) -> "Batch":
         """The sizes that hold for a call."""
         if call in self.reached:
             return replace(self, sizes=self.sizes | self.samples)
@@ -109,7 +107,7 @@ def whole(size: int, factor: float, what: str, where: str) -> int:
     return result
 
 
-def check_whole(batch: Batch, factor: float) -> tuple[int, ...]:
+def check_whole(batch: "Batch", factor: float) -> tuple[int, ...]:
     """Sizes that are no multiple of the batch: data decide them (how many rows of a table fall to a rank).
 
     Raises InputError: the smallest size, of which the others are multiples, does not stay whole.
@@ -142,7 +140,7 @@ def calls_of(nodes: pd.DataFrame) -> list[Call]:
     return [(name, phase, parse(dims)) for name, phase, dims in known.itertuples(index=False)]
 
 
-def find_batch(graph: ExecutionGraph) -> Batch:
+def find_batch(graph: ExecutionGraph) -> "Batch":
     """Sizes and parameters of a graph. Raises InputError: no op shows which of its arguments is data."""
     calls = calls_of(graph.nodes)
     parameters = frozenset(_parameters(calls))
@@ -155,7 +153,7 @@ def find_batch(graph: ExecutionGraph) -> Batch:
     return _carried_on(_with_bookkeeping(Batch(frozenset(sizes), parameters), calls), graph)
 
 
-def _carried_on(batch: Batch, graph: ExecutionGraph) -> Batch:
+def _carried_on(batch: "Batch", graph: ExecutionGraph) -> "Batch":
     """Sizes that tensors from data have in other layouts, along `feeds` edges where the graph has any.
 
     [512,12] -> [64,8,12]          512 = 64 x 8: samples or their length; lengths are sides of squares (scores)
@@ -200,7 +198,7 @@ def _sides(call: Call) -> Iterator[int]:
         yield from (s[-1] for s in all_shapes(arguments) if len(s) > 2 and s[-1] == s[-2])
 
 
-def _reached(batch: Batch, graph: ExecutionGraph) -> tuple[set[Call], bool]:
+def _reached(batch: "Batch", graph: ExecutionGraph) -> tuple[set[Call], bool]:
     """(calls tied to data by tensors that one makes and the other takes, True); (all, False) without such tensors."""
     nodes, columns = graph.nodes, ["op_name", "phase", "input_dims"]
     code = nodes.groupby(columns, observed=True, dropna=False, sort=False).ngroup().to_numpy()
@@ -274,7 +272,7 @@ def _pattern(call: Call) -> Pattern:
     return call[0], call[1], tuple(map(bool, call[2]))
 
 
-def _with_bookkeeping(batch: Batch, calls: list[Call]) -> Batch:
+def _with_bookkeeping(batch: "Batch", calls: list[Call]) -> "Batch":
     """What is done to unmistakable parameters, and to nothing that is unmistakably data."""
     to_parameters: set[Pattern] = set()
     to_data: set[Pattern] = set()
@@ -299,7 +297,7 @@ class Rescaled(NamedTuple):
     doubtful: bool = False  # some shape could be read in two ways
 
 
-def scale_call(call: Call, batch: Batch, factor: float) -> Rescaled:
+def scale_call(call: Call, batch: "Batch", factor: float) -> Rescaled:
     """The call with every batch dimension scaled."""
     name, phase, arguments = call
     shapes, batch = all_shapes(arguments), batch.of(call)
@@ -323,21 +321,21 @@ def scale_call(call: Call, batch: Batch, factor: float) -> Rescaled:
     return Rescaled(result, doubtful and op_of(name) not in WEIGHTS)
 
 
-def _argument(argument: Argument, batch: Batch, factor: float) -> Argument:
+def _argument(argument: Argument, batch: "Batch", factor: float) -> Argument:
     """A list holds data or parameters, not both: of data, every tensor has the batch."""
     if not all(batch.looks_like(shape) for shape in tensors(argument)):
         return argument
     return each(argument, lambda shape: _tensor(shape, batch, factor))
 
 
-def _tensor(shape: Shape, batch: Batch, factor: float) -> Shape:
+def _tensor(shape: Shape, batch: "Batch", factor: float) -> Shape:
     """What could be either is data; the sum over a batch, [1, n] for a parameter [n], is not."""
     if 1 not in batch.sizes and shape[:1] == (1,) and shape[1:] in batch.parameters:
         return shape
     return batch.scaled(shape, factor)
 
 
-def _product(arguments: tuple[Argument, ...], batch: Batch, factor: float) -> Rescaled:
+def _product(arguments: tuple[Argument, ...], batch: "Batch", factor: float) -> Rescaled:
     left, right, *rest = arguments
     a, b = tensors(left)[0], tensors(right)[0]
     if len(a) != len(b) or len(a) > 3:

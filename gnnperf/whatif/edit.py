@@ -4,8 +4,6 @@ Edits are values. They never change their input, and `apply` composes them. Most
 columns, edges or declarations of the graph (`rewritten`), and list their assumptions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -37,7 +35,7 @@ class LatencyChange:
         """[num_nodes] latencies with the change; an unknown latency stays NaN unless it is declared."""
         return np.where(np.isnan(self.declared_us), predicted_us, self.declared_us) * self.factor + self.added_us
 
-    def after(self, earlier: LatencyChange, came_from: np.ndarray) -> LatencyChange:
+    def after(self, earlier: "LatencyChange", came_from: np.ndarray) -> "LatencyChange":
         """The earlier change, then this one; `came_from` [num_nodes]: node of the graph before that each one is."""
         declared = ~np.isnan(self.declared_us)  # a declaration replaces what was stated before it
         return LatencyChange(
@@ -49,7 +47,7 @@ class LatencyChange:
 
 def latency_change(
     nodes: np.ndarray, factor: float | np.ndarray = 1.0, added_us: float = 0.0, declared_us: float = np.nan
-) -> LatencyChange:
+) -> "LatencyChange":
     """The same change for the nodes `nodes` [num_nodes] bool, none for the others."""
     values = ((factor, 1.0), (added_us, 0.0), (declared_us, np.nan))
     return LatencyChange(*(np.where(nodes, value, none) for value, none in values))
@@ -72,12 +70,12 @@ class Edited:
     touched: np.ndarray  # [num_nodes] bool, nodes that are new, or whose latency or waits the edit has set
     came_from: np.ndarray  # [num_nodes] int64, the node of the graph before that it is, or is a copy of
     unknown: tuple[str, ...] = ()  # sentences: the assumptions of the edit
-    change: LatencyChange | None = None  # declared latencies; None: none
+    change: "LatencyChange | None" = None  # declared latencies; None: none
     hardware: tuple[HardwareChange, ...] = ()  # declared hardware, in order
     result: tuple[str, ...] = ()  # sentences: what the edit read from the graph and did, for the user to check
 
     @property
-    def latency_change(self) -> LatencyChange:
+    def latency_change(self) -> "LatencyChange":
         """Declared latencies, or that there are none."""
         return latency_change(np.zeros(self.graph.num_nodes, dtype=bool)) if self.change is None else self.change
 
@@ -101,7 +99,7 @@ def rewritten(
     *,
     predicted: np.ndarray | None = None,
     edges: pd.DataFrame | None = None,
-    change: LatencyChange | None = None,
+    change: "LatencyChange | None" = None,
     hardware: tuple[HardwareChange, ...] = (),
     result: tuple[str, ...] = (),
     **columns: Any,

@@ -7,8 +7,6 @@ Tokens grow with the length, attention with its square. Shapes, FLOPs, bytes and
 predictor's.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from math import isnan, prod
 from pathlib import Path
@@ -51,7 +49,7 @@ class ScaleSequence:
         require(self.lengths is not None or (value is not None and value > 0), "factor or to of a sequence", value,
                 "above 0")  # fmt: skip
 
-    def of_steps(self) -> tuple[ScaleSequence, ...]:
+    def of_steps(self) -> "tuple[ScaleSequence, ...]":
         """The edit of every step, by ascending length, where lengths differ; () of one length."""
         if self.lengths is None:
             return ()

@@ -1,7 +1,5 @@
 """CollectiveConstants: the models of one platform's collectives, and which of them predicts a call."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -29,7 +27,7 @@ class MeasuredLink:
     latency_us: FromZero  # of a hop
 
     @classmethod
-    def of(cls, link: LinkSpec) -> MeasuredLink:
+    def of(cls, link: LinkSpec) -> "MeasuredLink":
         """What counts of a link."""
         return cls(link.medium, link.sustained_bytes_per_s, link.latency_us)
 
@@ -45,8 +43,8 @@ class MeasuredLink:
 class CollectiveConstants:
     """What a platform's table given."""
 
-    measured_inside: MeasuredLink  # what linked a machine's ranks where this was measured
-    measured_between: MeasuredLink  # ... and machines.
+    measured_inside: "MeasuredLink"  # what linked a machine's ranks where this was measured
+    measured_between: "MeasuredLink"  # ... and machines.
     collective_models: Mapping[Kind, CollectiveModel]  # (kind, link) -> model over all groups on that link
     # (kind, ranks, machines) -> the model of a group that was measured
     groups: Mapping[Group, CollectiveModel] = field(default_factory=dict)
@@ -57,7 +55,7 @@ class CollectiveConstants:
     rings: Mapping[int, int] = field(default_factory=dict)
     provenance: str = ""  # where the numbers come from
 
-    def on(self, cluster: ClusterSpec) -> CollectiveConstants:
+    def on(self, cluster: ClusterSpec) -> "CollectiveConstants":
         """The models on a cluster's links: moved to other rates and latencies, without those of another medium."""
         inside, between = self.measured_inside.ratios(cluster.intra), self.measured_between.ratios(cluster.inter)
         collective_models, groups = {}, {}
@@ -102,7 +100,7 @@ class CollectiveConstants:
         return links[0] if links else ""
 
 
-def load_collectives(path: Path) -> CollectiveConstants:
+def load_collectives(path: Path) -> "CollectiveConstants":
     """Read the models of a platform.
 
     Raises InputError: not readable, a key is missing or unknown, a number is none or out of range.
@@ -114,12 +112,12 @@ def load_collectives(path: Path) -> CollectiveConstants:
 
 
 @cache
-def shipped_collectives(name: str) -> CollectiveConstants:
+def shipped_collectives(name: str) -> "CollectiveConstants":
     """Models by name, from conf/analytic/collective_models; these files do not change while a process runs."""
     return load_collectives(path_of(name, COLLECTIVES_GROUP))
 
 
-def collective_models_of(cluster: ClusterSpec) -> CollectiveConstants | None:
+def collective_models_of(cluster: ClusterSpec) -> "CollectiveConstants | None":
     """The models that the cluster names, on its own links; None: it names none.
 
     Raises:
@@ -129,7 +127,7 @@ def collective_models_of(cluster: ClusterSpec) -> CollectiveConstants | None:
     return None if name is None else collective_models_named(name).on(cluster)
 
 
-def collective_models_named(name: str) -> CollectiveConstants:
+def collective_models_named(name: str) -> "CollectiveConstants":
     """Models by name, or of a .yaml file.
 
     Raises:

@@ -13,8 +13,6 @@ start-up grows by `extra`: gradually (sharpness 1: a soft minimum of two lines),
 All terms grow with bytes, so more bytes are never faster.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -51,7 +49,7 @@ class CollectiveModel:
     # the smallest measured size (larger of a rank's input and output); far below it, start-up is a guess
     from_bytes: FromZero = 0.0
 
-    def latency_us(self, calls: CollectiveCalls) -> np.ndarray:
+    def latency_us(self, calls: "CollectiveCalls") -> np.ndarray:
         """[n] us of `calls`."""
         rate = calls.wire_bytes * calls.sharers**self.sharing_power / calls.lanes / self.wire_bytes_per_s
         seconds = calls.touched_bytes / self.pass_bytes_per_s + rate  # [n]
@@ -60,7 +58,7 @@ class CollectiveModel:
             result = result + (switch.extra_us + switch.extra_hop_us * calls.hops) * _changed(switch, calls)
         return result
 
-    def moved(self, latency_ratio: float, bandwidth_ratio: float) -> CollectiveModel:
+    def moved(self, latency_ratio: float, bandwidth_ratio: float) -> "CollectiveModel":
         """The model on another link of the same medium: hops take its latency, the wire its bandwidth.
 
         Start-up, a rank's own memory and the sizes at which the library changes its protocol stay.
@@ -73,7 +71,7 @@ class CollectiveModel:
         )
 
 
-def _changed(switch: ProtocolSwitch, calls: CollectiveCalls) -> np.ndarray:
+def _changed(switch: ProtocolSwitch, calls: "CollectiveCalls") -> np.ndarray:
     at = switch.at_bytes * (calls.ranks / REFERENCE_RANKS) ** switch.growth  # [n] bytes
     with np.errstate(divide="ignore"):  # no bytes: log is -inf, the share 0
         exponent = switch.sharpness * np.log(calls.touched_bytes / at)
@@ -110,7 +108,7 @@ class CollectiveCalls:
 
 def calls_of(
     kinds: np.ndarray, message_bytes: np.ndarray, ranks: np.ndarray, nodes: np.ndarray, rings: Mapping[int, int]
-) -> CollectiveCalls:
+) -> "CollectiveCalls":
     """The calls of groups inside a machine, or over several machines in equal parts.
 
     Between machines every rank of a machine has a ring of its own through its own adapter (NCCL builds one channel per

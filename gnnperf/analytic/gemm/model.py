@@ -12,8 +12,6 @@ of its own: a product of 127 columns would cost more than one of 128. The consta
 device enters as its vendor numbers. Without another source a formula is this module's own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -48,7 +46,7 @@ class Products:
     item_bytes: Array  # of one element
     turns: Array  # calls in turn on operands of their own, which compete for the cache
 
-    def part(self, rows: slice | npt.NDArray[np.intp]) -> Products:
+    def part(self, rows: slice | npt.NDArray[np.intp]) -> "Products":
         """Some of them."""
         return Products(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
 
@@ -67,7 +65,7 @@ class DeviceNumbers:
     served: Array  # whose of SERVED_TILES the sizes decide on, or ANY_TILES
     matrix: Array  # 1: matrix units; 0: lanes
 
-    def part(self, rows: slice | npt.NDArray[np.intp]) -> DeviceNumbers:
+    def part(self, rows: slice | npt.NDArray[np.intp]) -> "DeviceNumbers":
         """Of some rows."""
         return DeviceNumbers(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
 
@@ -75,13 +73,13 @@ class DeviceNumbers:
 def products(
     m: npt.ArrayLike, n: npt.ArrayLike, k: npt.ArrayLike, batch: npt.ArrayLike = 1, item_bytes: npt.ArrayLike = 4,
     turns: npt.ArrayLike = 1,
-) -> Products:  # fmt: skip
+) -> "Products":  # fmt: skip
     """Products of these sizes, broadcast against each other and flattened."""  # fmt: skip
     sizes = np.broadcast_arrays(*(np.asarray(v, float) for v in (batch, m, n, k, item_bytes, turns)))
     return Products(*(np.atleast_1d(v).ravel() for v in sizes))
 
 
-def numbers_of(device: DeviceSpec, dtype: str, tf32: bool = False) -> DeviceNumbers:
+def numbers_of(device: DeviceSpec, dtype: str, tf32: bool = False) -> "DeviceNumbers":
     """Numbers of one device for products in `dtype`, as arrays of one row.
 
     Raises InputError: a CPU, or a dtype that the catalog has no rate for.
@@ -132,7 +130,7 @@ CHUNK_ROWS = 8192
 class ProductTime(Protocol):
     """A model of products on one device."""
 
-    def __call__(self, result: Products, splits: Splits = SPLITS) -> Array:
+    def __call__(self, result: "Products", splits: Splits = SPLITS) -> Array:
         """[rows] us of kernels that may divide k into so many parts."""
 
 
@@ -160,7 +158,7 @@ def family_of(key: str, batched: bool, dtype: str = "") -> str:
 
 
 def gemm_us(
-    device: DeviceSpec, dtype: str, result: Products, *, tf32: bool = False, splits: Splits = SPLITS,
+    device: DeviceSpec, dtype: str, result: "Products", *, tf32: bool = False, splits: Splits = SPLITS,
     constants: Mapping[str, gemms.Members] | None = None, quantized: bool = False,
 ) -> Array:  # fmt: skip
     """[rows] us of products on one device; in 8 and 4 bits with the kernel that quantizes the left operand.
@@ -187,7 +185,7 @@ def members_on(device: DeviceSpec, members: gemms.Members, key: str) -> gemms.Me
 
 
 def tiled_us(
-    result: Products, device: DeviceNumbers, members: gemms.Members, launch_included: bool, splits: Splits = SPLITS,
+    result: "Products", device: "DeviceNumbers", members: gemms.Members, launch_included: bool, splits: Splits = SPLITS,
     quantized: bool = False,
 ) -> Array:  # fmt: skip
     """[rows] us of one family: the geometric mean over its members, which grows with work as each of them does."""
@@ -206,7 +204,7 @@ def tiled_us(
     return np.exp(np.mean(np.log(every), axis=0))
 
 
-def candidates(result: Products, device: DeviceNumbers, tiles: str, splits: Splits = SPLITS) -> Candidates:
+def candidates(result: "Products", device: "DeviceNumbers", tiles: str, splits: Splits = SPLITS) -> Candidates:
     """Counts of every tile and split; one tile set of TILE_SETS, or the tile that the sizes decide on."""
     m, n = result.m[:, None], result.n[:, None]
     if (device.served == gemms.ANY_TILES).any():
@@ -235,7 +233,7 @@ def _served_tiles(m: Array, n: Array, served: Array) -> tuple[Array, Array, Arra
     return result[:, :1], result[:, 1:], np.ones(1)
 
 
-def kernel_us(result: Products, device: DeviceNumbers, counts: Candidates, constants: gemms.GemmConstants) -> Array:
+def kernel_us(result: "Products", device: "DeviceNumbers", counts: Candidates, constants: gemms.GemmConstants) -> Array:
     """[rows] us of the fastest candidate, with the kernel's floor; an empty product costs the floor."""
     compute, memory = _compute_us(result, device, counts, constants), _memory_us(result, device, counts, constants)
     written = _result_bytes(result, constants) / _l2_bytes_per_us(device, constants)
@@ -247,7 +245,7 @@ def kernel_us(result: Products, device: DeviceNumbers, counts: Candidates, const
     return constants.floor_clocks / device.clock_hz * US_PER_S + np.where(empty, 0.0, soft.min(axis=1))
 
 
-def quantize_us(result: Products, device: DeviceNumbers, c: gemms.GemmConstants, quantize: gemms.Quantize) -> Array:
+def quantize_us(result: "Products", device: "DeviceNumbers", c: gemms.GemmConstants, quantize: gemms.Quantize) -> Array:
     """[rows] us of quantizing the left operand, read in 16 bits: start, then the slower of instructions and bytes.
 
     A row is read for its scale and again for its values: from DRAM where the rows in flight outgrow the cache.
@@ -273,7 +271,7 @@ def observed_us(kernel: Array, constants: gemms.GemmConstants, launch_included: 
     return (constants.launch_us**p + kernel**p) ** (1.0 / p)
 
 
-def _compute_us(result: Products, device: DeviceNumbers, counts: Candidates, c: gemms.GemmConstants) -> Array:
+def _compute_us(result: "Products", device: "DeviceNumbers", counts: Candidates, c: gemms.GemmConstants) -> Array:
     """[rows, candidates] us of tiles and waves, and of adding up split parts."""
     clock = device.clock_hz[:, None]
     rate = device.flops_per_s[:, None] / device.num_sms[:, None] * c.compute_share  # FLOP/s of one SM
@@ -294,7 +292,7 @@ def _compute_us(result: Products, device: DeviceNumbers, counts: Candidates, c: 
     return tiled + np.where(counts.splits > 1, split, 0.0)
 
 
-def _throttled_us(us: Array, compute: Array, device: DeviceNumbers, c: gemms.GemmConstants) -> Array:
+def _throttled_us(us: Array, compute: Array, device: "DeviceNumbers", c: gemms.GemmConstants) -> Array:
     """Long calls have the clock of the power limit, slower by max(1, peak / (power flops_per_joule)).
 
     But not below the base clock, which vendors guarantee under that limit, or by what both clocks say (`boost_power`).
@@ -310,13 +308,13 @@ def _throttled_us(us: Array, compute: Array, device: DeviceNumbers, c: gemms.Gem
     return us + (slowed - us) * us / (us + c.throttle_us)
 
 
-def _l2_bytes_per_us(device: DeviceNumbers, c: gemms.GemmConstants) -> Array:
+def _l2_bytes_per_us(device: "DeviceNumbers", c: gemms.GemmConstants) -> Array:
     """[rows, 1] of the last-level cache: so many times memory for matrix units, bytes per clock of an SM for lanes."""
     unit = np.where(device.matrix, device.bandwidth_bytes_per_s, device.clock_hz * device.num_sms)
     return (c.l2_rate * unit / US_PER_S)[:, None]
 
 
-def _memory_us(result: Products, device: DeviceNumbers, counts: Candidates, c: gemms.GemmConstants) -> Array:
+def _memory_us(result: "Products", device: "DeviceNumbers", counts: Candidates, c: gemms.GemmConstants) -> Array:
     """[rows, candidates] us: compulsory traffic and what tiles read again, as far as they outgrow the cache.
 
     But not the time that results take to the cache.
@@ -330,7 +328,7 @@ def _memory_us(result: Products, device: DeviceNumbers, counts: Candidates, c: g
     return dram / bandwidth + operands / _l2_bytes_per_us(device, c)
 
 
-def _result_bytes(result: Products, c: gemms.GemmConstants) -> Array:
+def _result_bytes(result: "Products", c: gemms.GemmConstants) -> Array:
     item_bytes = result.item_bytes if c.quantize is None else QUANTIZED_FROM_BYTES
     return (result.batch * result.m * result.n * item_bytes)[:, None]
 

@@ -1,7 +1,5 @@
 """Compute nodes of a graph: latency and bound. Distinct op calls are predicted once; kernels share the latency."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

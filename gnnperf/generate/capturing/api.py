@@ -6,8 +6,6 @@ The profiler of torch sees the same ops, with the same shapes, whether their ten
 captured goes through the door that recordings go through, and nodes, edges and features are made by the same code.
 """
 
-from __future__ import annotations
-
 import json
 import tempfile
 from collections import Counter
@@ -36,7 +34,7 @@ _RANGES: Mapping[str, str] = {
 _TRANSPORT_THREAD = 1 << 30  # of the first group; programs have no such thread
 
 
-def kineto_text(timed: Clock, world_size: int) -> bytes:
+def kineto_text(timed: "Clock", world_size: int) -> bytes:
     """The file's content."""
     begin, end = timed.begin_us, timed.end_us
     timed_events = [{**e, "ts": begin[id(e)], "dur": end[id(e)] - begin[id(e)]} for e in timed.events]
@@ -47,7 +45,7 @@ def kineto_text(timed: Clock, world_size: int) -> bytes:
     return json.dumps({**head, "traceEvents": [*timed_events, *_flows(timed), *_ranges(timed)]}).encode()
 
 
-def _flows(timed: Clock) -> list[Event]:
+def _flows(timed: "Clock") -> list[Event]:
     """Arrows from forward to backward ops: both ends at the begins of their ops."""
     moved = {(e["tid"], e["ts"]): timed.begin_us[id(e)] for e in timed.events}
     ends = [{**e, "ts": moved[e["tid"], e["ts"]]} for e in timed.run.arrows if (e["tid"], e["ts"]) in moved]
@@ -55,7 +53,7 @@ def _flows(timed: Clock) -> list[Event]:
     return [e for e in ends if e["id"] in both]
 
 
-def _ranges(timed: Clock) -> Iterable[Event]:
+def _ranges(timed: "Clock") -> Iterable[Event]:
     """One range per collective: from its issue to where it was waited for, or, where no one did so by name, at once."""
     main = next((e["tid"] for e in timed.events if str(e["name"]).startswith("ProfilerStep")), 0)
     threads: dict[tuple[int, ...], int] = {}
@@ -158,7 +156,7 @@ class Clock:
         return tuple(e for e in self.run.events if not e["name"].startswith(MARK))
 
 
-def in_logical_time(runs: Sequence[RankRun]) -> list[Clock]:
+def in_logical_time(runs: Sequence[RankRun]) -> "list[Clock]":
     """Every rank with times that agree over ranks."""
     clocks = [Clock(run, boundaries(run.events)) for run in runs]
     arrivals: dict[Meeting, dict[int, float]] = {}
@@ -173,7 +171,7 @@ def in_logical_time(runs: Sequence[RankRun]) -> list[Clock]:
     return clocks
 
 
-def _advance(clock: Clock, arrivals: dict[Meeting, dict[int, float]], present: set[int]) -> bool:
+def _advance(clock: "Clock", arrivals: dict[Meeting, dict[int, float]], present: set[int]) -> bool:
     """Go on until the rank has to wait for one that has not come yet; whether it has further to go."""
     if clock.waits_for is not None and not _resume(clock, clock.waits_for, arrivals, present):
         return True
@@ -189,7 +187,7 @@ def _advance(clock: Clock, arrivals: dict[Meeting, dict[int, float]], present: s
     return False
 
 
-def _issue(clock: Clock, number: int, arrivals: dict[Meeting, dict[int, float]]) -> None:
+def _issue(clock: "Clock", number: int, arrivals: dict[Meeting, dict[int, float]]) -> None:
     issued, rank = clock.run.issued[number], clock.run.rank
     place, kind = issued.group, issued.op  # the same for all parts of a collective; of a send and its receive: from, to
     if issued.peer is not None:
@@ -201,7 +199,7 @@ def _issue(clock: Clock, number: int, arrivals: dict[Meeting, dict[int, float]])
     arrivals.setdefault(meeting, {})[clock.run.rank] = clock.now_us
 
 
-def _resume(clock: Clock, number: int, arrivals: dict[Meeting, dict[int, float]], present: set[int]) -> bool:
+def _resume(clock: "Clock", number: int, arrivals: dict[Meeting, dict[int, float]], present: set[int]) -> bool:
     """End the wait for a collective if all of its ranks that are captured have come."""
     meeting = clock.meetings[number]
     came = arrivals[meeting]

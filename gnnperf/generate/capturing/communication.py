@@ -1,7 +1,5 @@
 """A dispatch mode that completes collectives: nothing is sent, tensors keep their shapes, every call leaves a mark."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

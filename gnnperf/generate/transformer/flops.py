@@ -3,8 +3,6 @@
 Chowdhery et al. 2022 (arXiv 2204.02311, appendix B); docs/concepts/throughput.md has the formulas.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 
 from gnnperf.generate.transformer.activations import recomputed

@@ -3,8 +3,6 @@
 plan -- WorkBook --> kind of pass -> runs of items, and how often each       no graph is built
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Hashable, ItemsView, Iterable, Sequence
 from dataclasses import dataclass
@@ -68,7 +66,7 @@ class WorkBook:
                               plan.schedule.reduction, plan.model, plan.block, plan.experts, plan.offload))  # fmt: skip
         return PlanRuns(passes, of_kind, tuple(self._after(plan, i, after) for i in range(short.stages)))
 
-    def _of_pass(self, plan: TransformerPlan, kind: PassKind, of: Class, units: int, all_: int) -> Runs:
+    def _of_pass(self, plan: TransformerPlan, kind: PassKind, of: "Class", units: int, all_: int) -> Runs:
         key, each = (units if of.flags is None else all_, plan.schedule.recomputed_layers, of), kind.each
         has_around = of.flags is not None or plan.offload.activations is not Store.DEVICE
         if key not in self._passes:
@@ -121,7 +119,7 @@ class Class(NamedTuple):
     flags: tuple[bool, ...] | None  # of sums around units
 
 
-def _classes(plan: TransformerPlan, kinds: Sequence[PassKind]) -> tuple[dict[Class, PassKind], tuple[int, ...]]:
+def _classes(plan: TransformerPlan, kinds: Sequence[PassKind]) -> "tuple[dict[Class, PassKind], tuple[int, ...]]":
     """A kind of pass of each class; [num_kinds] place of each kind's class."""
     result: dict[Class, PassKind] = {}
     classes, order, stages = [], plan.order, plan.parallelism.pipeline

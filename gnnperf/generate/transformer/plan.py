@@ -1,7 +1,5 @@
 """The plan of a transformer that never ran: its model, how it is divided over ranks, how a step is scheduled."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -60,7 +58,7 @@ STALE = "Without a flush, gradients are those of the weights before the last upd
 BUSIEST = "Lengths: in each step the replica with most work stands for all; peak memory is that of the longest samples."
 
 
-def sentences(plan: TransformerPlan) -> Iterator[str]:
+def sentences(plan: "TransformerPlan") -> Iterator[str]:
     """What was taken for granted, in sentences."""
     experts = plan.experts
     if experts is not None and all(one is None for one in (experts.capacity_factor, experts.imbalance, experts.skew)):
@@ -74,7 +72,7 @@ def sentences(plan: TransformerPlan) -> Iterator[str]:
 TENSOR_CONTEXT = "parallelism.tensor x parallelism.context"
 
 
-def _check_division(plan: TransformerPlan) -> None:
+def _check_division(plan: "TransformerPlan") -> None:
     model, ways, schedule = plan.model, plan.parallelism, plan.schedule
     _divides(ways.tensor, model.heads, "parallelism.tensor", "model.heads")
     parts = ways.pipeline * schedule.chunks
@@ -97,7 +95,7 @@ def _check_division(plan: TransformerPlan) -> None:
     _divides(plan.sequence_parts, model.sequence, TENSOR_CONTEXT, "model.sequence")
 
 
-def _check_block(plan: TransformerPlan) -> None:
+def _check_block(plan: "TransformerPlan") -> None:
     block, ways = plan.block, plan.parallelism.tensor
     _divides(plan.key_value_heads, plan.model.heads, "block.key_value_heads", "model.heads")
     _divides(ways, plan.key_value_heads, "parallelism.tensor", "block.key_value_heads")
@@ -113,7 +111,7 @@ def _check_block(plan: TransformerPlan) -> None:
             "block.attention is flash")  # fmt: skip
 
 
-def _check_experts(plan: TransformerPlan) -> None:
+def _check_experts(plan: "TransformerPlan") -> None:
     experts, ways = plan.experts, plan.parallelism
     if experts is None:
         require(ways.expert == 1, "parallelism.expert", ways.expert, "1 for a model without experts")
@@ -127,7 +125,7 @@ def _check_experts(plan: TransformerPlan) -> None:
             "true with experts and parallelism.tensor above 1: each rank routes its part of the sequence")  # fmt: skip
 
 
-def _check_sharding(plan: TransformerPlan) -> None:
+def _check_sharding(plan: "TransformerPlan") -> None:
     state, ways, schedule = plan.sharding.state, plan.parallelism, plan.schedule
     fits = plan.offload.optimizer is Store.DEVICE or plan.sharding.shards_update or ways.data_context == 1
     require(fits, "offload.optimizer", str(plan.offload.optimizer),
@@ -143,7 +141,7 @@ def _check_sharding(plan: TransformerPlan) -> None:
             f"1 with sharding.state {state}: stages keep whole gradients of micro-batches")  # fmt: skip
 
 
-def _check_lengths(plan: TransformerPlan) -> None:
+def _check_lengths(plan: "TransformerPlan") -> None:
     if plan.lengths is None:
         return
     multiple = plan.lengths.multiple
@@ -292,7 +290,7 @@ class Schedule:
         require(layers is None or layers >= 0, "schedule.recomputed_layers", layers, "a whole number from 0 up")
         require(full or layers is None, "schedule.recomputed_layers", layers, "nothing without full recomputation")
 
-    def without_recomputation(self) -> Schedule:
+    def without_recomputation(self) -> "Schedule":
         """The same where everything is kept."""
         return replace(self, recompute=Recompute.NONE, recomputed_layers=None)
 
@@ -305,7 +303,7 @@ class TransformerPlan:
     # model, parallelism, schedule, block, sharding, offload: see there; they are checked against each other
     model: Transformer
     parallelism: Parallelism
-    schedule: Schedule
+    schedule: "Schedule"
     block: Block = field(default_factory=Block)
     experts: Experts | None = None  # of its expert layers; None: there are none
     sharding: Sharding = field(default_factory=Sharding)

@@ -1,7 +1,5 @@
 """Shapes of one rank of a plan, which all its ops are made of."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from dataclasses import dataclass
@@ -134,14 +132,14 @@ class Count:
         """Both."""
         return self.shared + self.expert
 
-    def times(self, number: int) -> Count:
+    def times(self, number: int) -> "Count":
         """Of so many."""
         return Count(number * self.shared, number * self.expert)
 
-    def __add__(self, other: Count) -> Count:
+    def __add__(self, other: "Count") -> "Count":
         return Count(self.shared + other.shared, self.expert + other.expert)
 
-    def over(self, plan: TransformerPlan) -> Count:
+    def over(self, plan: TransformerPlan) -> "Count":
         """The part of each replica where they share it, the last one padded (even parts, as collectives need them)."""
         ways = plan.parallelism
         return Count(math.ceil(self.shared / ways.data_context), math.ceil(self.expert / ways.expert_data))
@@ -171,7 +169,7 @@ def layer_parameters(plan: TransformerPlan) -> int:
     return attention_parameters(plan) + mlp + 2 * norm_parameters(plan)
 
 
-def expert_layer_parameters(plan: TransformerPlan) -> Count:
+def expert_layer_parameters(plan: TransformerPlan) -> "Count":
     """Of one layer with experts on one rank. Experts have no biases (Megatron-LM's grouped products)."""
     assert plan.experts is not None, "only plans with experts have it"
     r, router = routed(plan), plan.model.hidden * plan.experts.count
@@ -179,7 +177,7 @@ def expert_layer_parameters(plan: TransformerPlan) -> Count:
     return Count(shared, r.local * mlp_parameters(plan, r.width, bias=False))
 
 
-def parameters_of(plan: TransformerPlan, layer: int) -> Count:
+def parameters_of(plan: TransformerPlan, layer: int) -> "Count":
     """Of one layer of the model, with experts or without."""
     return expert_layer_parameters(plan) if plan.has_experts(layer) else Count(layer_parameters(plan))
 
@@ -207,7 +205,7 @@ def layers_of(plan: TransformerPlan, stage: int) -> tuple[int, ...]:
     return tuple(layer for part in parts for layer in plan.layers_of_part(part))
 
 
-def stage_count(plan: TransformerPlan, stage: int) -> Count:
+def stage_count(plan: TransformerPlan, stage: int) -> "Count":
     """Of one rank of a stage; a last stage of several holds a copy of a tied embedding."""
     layers = layers_of(plan, stage)
     kinds = [plan.alike] * len(layers) if plan.alike else [plan.has_experts(layer) for layer in layers]
@@ -220,7 +218,7 @@ def stage_count(plan: TransformerPlan, stage: int) -> Count:
     return count
 
 
-def owned_count(plan: TransformerPlan, stage: int) -> Count:
+def owned_count(plan: TransformerPlan, stage: int) -> "Count":
     """Of those, what the rank updates: with sharding its part, else all."""
     whole = stage_count(plan, stage)
     return whole.over(plan) if plan.sharding.shards_update else whole

@@ -5,8 +5,6 @@ arrays, which are views of the bytes that are there. NumPy's own reader would un
 what a header claims.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

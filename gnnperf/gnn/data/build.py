@@ -9,8 +9,6 @@
 A key is a hash of all that the content depends on: what is there is not made again, and names of runs cannot clash.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace

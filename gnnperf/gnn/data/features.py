@@ -11,8 +11,6 @@ Every work type and every edge type between them is there, with zero rows if nec
 out: what they are is among the features of the work.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The base of the residual: the analytical prediction, or where it has none a typed floor fitted on training runs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@
 Unscaled labels would attribute the speed of a machine to its programs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """Batches of graphs for Lightning."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 

@@ -6,8 +6,6 @@ not. Collectives over a link or in a group outside the range of their kind keep 
 slower, and what one kind learned of that link does not hold for another one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce

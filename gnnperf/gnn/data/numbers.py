@@ -1,7 +1,5 @@
 """Numeric features known before the run (schema.WORK_FEATURES): logs of sizes, each with a flag where it is unknown."""
 
-from __future__ import annotations
-
 import json
 import re
 import zlib

@@ -1,7 +1,5 @@
 """Data set folder -> PreparedData: the typical step of every run as a normalized graph, statistics from train only."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

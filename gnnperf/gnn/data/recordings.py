@@ -3,8 +3,6 @@
 Cards also name the processors of CPU runs, which traces do not.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -119,13 +117,13 @@ class Processor:
         """For messages."""
         return f"{self.name} ({self.capability})" if self.capability else self.name
 
-    def may_be(self, other: Processor) -> bool:
+    def may_be(self, other: "Processor") -> bool:
         """Whether nothing that is known distinguishes the two."""
         unknown = "" in (self.capability, other.capability)
         return self.name == other.name and (unknown or self.capability == other.capability)
 
 
-def processors_of(runs: Iterable[Path]) -> tuple[Processor, ...]:
+def processors_of(runs: Iterable[Path]) -> "tuple[Processor, ...]":
     """The CPUs that did the work of any rank, once each; of a run without a card, or on GPUs, none.
 
     `runs` are folders, each with the card that the recorder left next to the traces. Raises InputError: a card is no
@@ -135,7 +133,7 @@ def processors_of(runs: Iterable[Path]) -> tuple[Processor, ...]:
     return tuple(sorted({result for card in cards if card is not None for result in _named(card)}))
 
 
-def as_processor(device: Mapping[str, Any]) -> Processor | None:
+def as_processor(device: Mapping[str, Any]) -> "Processor | None":
     """A processor as `Processor`'s fields name it; None where that is not as they are written."""
     stated, capability = device.get("name"), device.get("capability", "")
     name = device_name(stated) if isinstance(stated, str) else ""
@@ -143,7 +141,7 @@ def as_processor(device: Mapping[str, Any]) -> Processor | None:
     return Processor(name, capability if is_known else "") if name else None
 
 
-def _named(card: Mapping[str, object]) -> list[Processor]:
+def _named(card: Mapping[str, object]) -> "list[Processor]":
     """What a card names; what is not as the recorder writes it names nothing."""
     ranks = card.get("ranks")
     devices = [rank.get("device") for rank in ranks if isinstance(rank, Mapping)] if isinstance(ranks, list) else []

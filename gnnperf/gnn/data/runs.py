@@ -6,8 +6,6 @@ is the mean over steps of about the median time, because a step time is a median
 quarter of a node's mean, and absent from the median step.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace

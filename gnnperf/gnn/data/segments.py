@@ -9,8 +9,6 @@ segments is Cao et al. 2023, "Learning large graph property prediction via graph
 to nodes and segments overlap, so nothing of a segment need be remembered for the others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from copy import copy
 

@@ -8,8 +8,6 @@ fitted on runs that both machines recorded; those of such a run come from the ot
 network learns what they miss in a new run.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

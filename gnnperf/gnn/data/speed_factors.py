@@ -15,8 +15,6 @@ runs: an effect that few nodes have falls back to the coarser ones. Errors hardl
 (docs/benchmarks/intervals.md).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A folder without the file gets a drawn split (`drawn_parts`). Recordings of othe
 or join the part train.
 """
 
-from __future__ import annotations
-
 import json
 import zlib
 from collections.abc import Container, Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Latencies of a step's nodes -> its step time, of the kind that the step's label is, as `predict` schedules it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

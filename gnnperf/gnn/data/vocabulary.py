@@ -1,7 +1,5 @@
 """Words of the training set, by node type and field. Code 0 is a word that was never seen."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache

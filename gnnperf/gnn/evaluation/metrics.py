@@ -1,7 +1,5 @@
 """How far predictions are from measurements. Every formula is over pairs of positive latencies."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 

@@ -1,7 +1,5 @@
 """Trivial predictions, fitted on training runs only. What a learned model does not beat, it has not learned."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -5,8 +5,6 @@ its quantiles             |-a-| |-b-| |-c-|
 bounds                    where those of one more generation are expected: `research.fitting.device_intervals`
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache

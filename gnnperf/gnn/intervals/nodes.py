@@ -7,8 +7,6 @@ that size (decades of the predicted latency) is part of the finest group. Anothe
 has no group: nothing is known of how far predictions for it are off.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

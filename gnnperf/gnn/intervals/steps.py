@@ -8,8 +8,6 @@ of them, so they add up along the path. Groups err independently, so their error
 out (waits that change which path is critical) is in the quantile, which is of whole steps.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The typed graph network: encoders -> message passing -> a head per work type."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

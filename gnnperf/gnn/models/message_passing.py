@@ -1,7 +1,5 @@
 """One residual round of directed message passing; forward and reverse relations have weights of their own."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """A network at rest: stored parameters become a TypedGNN, once they are known to be those of one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 import torch

@@ -3,8 +3,6 @@
 Enum names are lower case because that is how Hydra spells an enum on the command line.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """A trained network next to the trivial predictions, on runs that training has not seen."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The training loop: prepared data and a configuration -> the weights of the best epoch, shrunk to what helps."""
 
-from __future__ import annotations
-
 import logging
 import sys
 import warnings

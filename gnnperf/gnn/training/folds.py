@@ -3,8 +3,6 @@
 Validation runs are of the training's programs: they choose what counts there. Another program is another question.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext

@@ -1,7 +1,5 @@
 """The log of a training run, and what it holds of a trained network apart from its curves."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The Lightning module: losses of nodes, optimizer, schedule."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ torch.optim.Muon computes in bfloat16, matrix by matrix: on CPUs that takes long
 one shape, so all of them are one batch here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 

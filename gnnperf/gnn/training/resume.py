@@ -1,7 +1,5 @@
 """Going on where a training was stopped: in which file it lies, and whether that is of this training."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path

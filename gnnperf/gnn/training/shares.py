@@ -1,7 +1,5 @@
 """Which share of a network's corrections counts, for each kind of node, by steps that were not trained on."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ Everything a user can get wrong here (an unknown key, a wrong type, a bad value)
 that names the key, the value and what is allowed, and exit code 2.
 """
 
-from __future__ import annotations
-
 import errno
 import functools
 import logging

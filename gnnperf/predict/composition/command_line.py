@@ -10,8 +10,6 @@ Text on the command line is the user's own, but a path in it is data: `literal` 
 OmegaConf's interpolation would read in it.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import typing

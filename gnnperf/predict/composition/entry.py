@@ -1,7 +1,5 @@
 """What train.py can be given, all of it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What hydra and omegaconf complain about, in one sentence: the key, the value, what is allowed."""
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
 import re

@@ -1,7 +1,5 @@
 """What Hydra composes, and what it runs."""
 
-from __future__ import annotations
-
 import functools
 import os
 import shutil

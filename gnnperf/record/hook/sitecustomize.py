@@ -4,8 +4,6 @@ It stands first in PYTHONPATH, so it runs the `sitecustomize` that it hides. Not
 steps: only then are torch and gnnperf known to be wanted.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from importlib.machinery import ModuleSpec, PathFinder

@@ -1,7 +1,5 @@
 """`gnnperf compare A B`."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -69,7 +67,7 @@ def _compare(args: argparse.Namespace) -> int:
     return EXCEEDED if exceeded else 0
 
 
-def _side(path: Path, step: int | None) -> Side:
+def _side(path: Path, step: int | None) -> "Side":
     from gnnperf.report.compare.side import is_prediction, read_measured, read_prediction
 
     return read_prediction(path) if is_prediction(path) else read_measured(path, step)

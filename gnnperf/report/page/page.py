@@ -1,7 +1,5 @@
 """The page, in its order: the prediction, warnings, what-ifs, where the time goes, the step as it runs, its ops."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from html import escape

@@ -9,8 +9,6 @@ Columns stand one behind the other in `packed` (gzip, little endian). `gaps`: di
 which compress better. Slices refer to nodes by row; of nodes only those that are drawn are in the file.
 """
 
-from __future__ import annotations
-
 import base64
 import gzip
 from collections.abc import Iterable

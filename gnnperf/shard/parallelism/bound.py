@@ -6,8 +6,6 @@
 docs/concepts/search.md states why no schedule of the graph is shorter.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -49,7 +47,7 @@ def bounds(plans: Sequence[TransformerPlan], cluster: ClusterSpec) -> list[Bound
 
 
 def _bounds(
-    plans: Sequence[TransformerPlan], ways: Parallelism, kernels: _Kernels, book: generate.WorkBook
+    plans: Sequence[TransformerPlan], ways: Parallelism, kernels: "_Kernels", book: generate.WorkBook
 ) -> Iterator[Bound]:  # fmt: skip
     work = [book.of_plan(plan, _short(plan.order)) for plan in plans]
     own = {id(runs): runs for one in work for runs in one.passes}
@@ -98,7 +96,7 @@ class _Kernels:
 class _Lengths:
     """Prices of runs, on each stage: transfers between stages cross machines or not."""
 
-    def __init__(self, runs: Sequence[Run], ways: Parallelism, kernels: _Kernels) -> None:
+    def __init__(self, runs: Sequence[Run], ways: Parallelism, kernels: "_Kernels") -> None:
         items = list({id(item): item for run in runs for item in run.items}.values())
         self._number = {id(item): i for i, item in enumerate(items)}
         device, self._host_us = kernels.of(items, ways).T  # [num_items] each

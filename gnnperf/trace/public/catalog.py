@@ -1,7 +1,5 @@
 """The shipped catalog: one entry per public file, with where it comes from and what its bytes must be."""
 
-from __future__ import annotations
-
 import csv
 import difflib
 import gzip

@@ -4,8 +4,6 @@ The folder has the layout of a mirror, so that it can serve as one: FOLDER/<entr
 a download that breaks off begins anew.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import http.client
