@@ -66,7 +66,7 @@ def _console_class() -> "type[Console]":
 
         is_part = False
 
-        def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        def render(self, renderable: "RenderableType", options: "ConsoleOptions | None" = None) -> Iterable[Segment]:
             if self.is_part:
                 yield from super().render(renderable, options)
                 return
