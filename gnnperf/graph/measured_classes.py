@@ -27,14 +27,14 @@ CLASS_LEVELS: tuple[tuple[str, ...], ...] = (  # finest class first: columns of 
 )
 
 
-def measurement_classes(nodes: pd.DataFrame) -> np.ndarray:
-    """[num_levels, num_nodes] int64 class of each node per level of CLASS_LEVELS, finest first.
+def measurement_classes(nodes: pd.DataFrame, finest: int = 0) -> np.ndarray:
+    """[num_levels, num_nodes] int64 class of each node per level of CLASS_LEVELS from `finest` on, finest first.
 
     Nodes of one class are repetitions of one piece of work: their latencies are samples of one quantity. Equal content
     gives equal numbers in every run.
     """
     named = _named(nodes)
-    return np.stack([content_keys(named, columns) for columns in CLASS_LEVELS])
+    return np.stack([content_keys(named, columns) for columns in CLASS_LEVELS[finest:]])
 
 
 def _named(nodes: pd.DataFrame) -> pd.DataFrame:

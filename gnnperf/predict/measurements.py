@@ -63,7 +63,8 @@ class TraceMeasurements:
     def shapes(self) -> dict[int, int]:
         """Step -> number of its set of shapes, from 0 in order of appearance: inputs of all work on devices."""
         nodes = self.graph.nodes
-        works = nodes[nodes["node_type"].isin((NodeType.COMPUTE, NodeType.MEMORY)).to_numpy()]
+        on_device = nodes["node_type"].isin((NodeType.COMPUTE, NodeType.MEMORY)).to_numpy()
+        works = nodes[["op_name", "input_dims", "step"]][on_device]
         calls = works.groupby(["op_name", "input_dims"], observed=True, dropna=False, sort=False).ngroup().to_numpy()
         sums = pd.Series(pd.util.hash_array(calls), works["step"].to_numpy()).groupby(level=0).sum()
         numbers, _ = pd.factorize(sums.reindex([step.step for step in self.graph.steps], fill_value=0))
@@ -75,7 +76,7 @@ class TraceMeasurements:
 
         Host segments T1 to T5, kernels, copies, arrivals, exits and transfers are all nodes.
         """
-        nodes = self.graph.nodes[self.graph.nodes["latency_us"].notna()]
+        nodes = self.graph.nodes[[*CLASS, "latency_us"]].dropna(subset="latency_us")
         groups = nodes.groupby(CLASS, sort=False, observed=True, dropna=False)
         us = groups["latency_us"]
         low, high = (1 - LEVEL) / 2, (1 + LEVEL) / 2

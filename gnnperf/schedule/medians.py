@@ -31,7 +31,7 @@ class ClassMedians:
     def latency_us(self, graph: ExecutionGraph) -> np.ndarray:
         """[num_nodes] median latency of each node's class; NaN where no class was seen."""
         value = np.full(graph.num_nodes, np.nan)
-        for table, of_node in zip(self.nodes, measurement_classes(graph.nodes)[_FINEST:], strict=False):
+        for table, of_node in zip(self.nodes, measurement_classes(graph.nodes, _FINEST), strict=False):
             value = np.where(np.isnan(value), table.reindex(of_node).to_numpy(), value)
         return value
 
@@ -58,7 +58,7 @@ def fit_medians(graph: ExecutionGraph, fit_node: np.ndarray) -> ClassMedians:
     latency_us = graph.nodes["latency_us"].where(fit_node).to_numpy()
     known = ~np.isnan(latency_us)
     nodes = [pd.Series(latency_us[known]).groupby(of_node[known]).median()
-             for of_node in measurement_classes(graph.nodes)[_FINEST:]]  # fmt: skip
+             for of_node in measurement_classes(graph.nodes, _FINEST)]  # fmt: skip
     lag, rows = graph.edges["lag_us"].to_numpy(), np.flatnonzero(fit_node[graph.edges["dst"].to_numpy()])
     edges = _edge_keys(graph, rows).assign(value=lag[rows])
     by = (edges.dropna(subset="value").groupby(names, observed=True, dropna=False) for names in _EDGE_CLASSES)

@@ -147,7 +147,8 @@ def _usual_us(graph: ExecutionGraph) -> np.ndarray:
     """[num_nodes] median latency of each host node's class; NaN for other nodes, waits for peers and small classes."""
     nodes = graph.nodes
     host = ((nodes["node_type"] == NodeType.HOST) & (nodes["segment"] != Segment.PEER_WAIT)).to_numpy()
-    rows, result = nodes[host], np.full(len(nodes), np.nan)
+    read = list(dict.fromkeys(["latency_us", *(name for columns in HOST_CLASSES for name in columns)]))
+    rows, result = nodes[read][host], np.full(len(nodes), np.nan)
     usual_us = np.full(len(rows), np.nan)
     for columns in HOST_CLASSES:
         groups = rows.groupby(columns, observed=True, dropna=False)["latency_us"]

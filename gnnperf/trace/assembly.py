@@ -241,7 +241,7 @@ class Assembled:
 
 
 STRETCHES_PER_COPY = 8  # at least; they take a tenth of a second
-SCANNED_BYTES = 100 << 20  # of text that two processes decode in the time that numba takes to load
+SCANNED_BYTES = 200 << 20  # two processes decode them in the time that numba and what it compiled take to load
 SCANNED_AT_ONCE = 8  # stretches
 _read_bytes = 0
 

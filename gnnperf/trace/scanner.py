@@ -41,6 +41,8 @@ NUM_LISTS = TEXTS + len(_TEXTS)
 
 FLOW_KIND, UNSCANNED = -2, -3  # arrows between forward and backward ops; what has its kind in its name
 _CATEGORIES = tuple(word for word in get_args(kineto.Category) if word)
+_CATEGORY_TEXT = np.frombuffer("".join(_CATEGORIES).encode() + bytes(SLACK_BYTES), np.uint8)
+_CATEGORY_ENDS = np.cumsum([len(word) for word in _CATEGORIES])
 _KIND_CODES = {kind: code for code, kind in enumerate(EventKind)} | {None: -1}
 _KINDS = np.array([_KIND_CODES[kineto.KINDS.get(word)] for word in _CATEGORIES], dtype=np.int64)
 _KINDS[_CATEGORIES.index(kineto.FLOW)] = FLOW_KIND
@@ -196,6 +198,10 @@ def _nanoseconds(text: Any, at: int, end: int) -> Any:
 def _scan(text: Any, begin: int, end: int, words: Any, arena: Any, rows: Any) -> int:
     """Fill `rows` [most, WIDTH] from the events between two places; their number, or -1 (given up) or FULL."""
     spans = np.empty((WIDTH, 2), np.int64)
+    if words[CATEGORIES, 0] == 0:  # here, and not by a call from Python, for which more compiled code would be loaded
+        for category in range(len(_CATEGORY_ENDS)):
+            at = _CATEGORY_ENDS[category - 1] if category > 0 else 0
+            number_of(_CATEGORY_TEXT, at, _CATEGORY_ENDS[category], CATEGORIES, words, arena)
     at, num = _after_space(text, begin, end), 0
     while at < end:
         if text[at] != 123 or num == len(rows):
@@ -314,8 +320,6 @@ class Scanner:
     def __init__(self, data: Text) -> None:
         self.text = np.frombuffer(data, np.uint8)
         self.words = Words(NUM_LISTS)
-        for word in _CATEGORIES:
-            self.words.add(CATEGORIES, word.encode())
         self.codes = [np.zeros(0, np.int32)] * (NUM_LISTS)  # number of a word -> its code in `assembly.Parts`, or -1
 
     def scanned(self, begin: int, end: int) -> "Scanned | None":

@@ -113,10 +113,6 @@ class Words:
         _place_all(new.words)
         self.words, self.arena = new.words, new.arena
 
-    def add(self, listed: int, word: bytes) -> None:
-        """Put a word into a list."""
-        number_of(np.frombuffer(word + bytes(SLACK_BYTES), np.uint8), 0, len(word), listed, self.words, self.arena)
-
     def word(self, listed: int, number: int) -> bytes:
         """The word of a number."""
         begin, end = self.words[listed, 1 + number : 3 + number]
