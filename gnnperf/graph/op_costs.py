@@ -38,14 +38,16 @@ INDEX_BYTES = 8
 def sparse_sums(events: RankEvents, inside: np.ndarray) -> dict[int, int]:
     """Event id of a sum with a sparse operand, among `inside` [n] -> elements of its values."""
     result: dict[int, int] = {}
-    counts = by_category(events.table.events["name"], COUNT_OP.__eq__, bool)[inside]
-    for count in inside[counts].tolist():
+    names, dims = events.table.events["name"], events.table.events["input_dims"]
+    counts = inside[by_category(names, COUNT_OP.__eq__, bool)[inside]].tolist()
+    rows = inside[by_category(names, ROWS_OP.__eq__, bool)[inside]] if counts else inside[:0]
+    first_shapes = [json.loads(text)[:1] for text in schema.categories_of(dims)] if counts else []
+    for count in counts:
         sums = list(takewhile(lambda op: events.name[op] in SUMS, _ops_around(events, count)))
         if sums and sums[0] not in result and events.name[sums[-1]] == IN_PLACE:
             # Of the values that the innermost sum reads; 0 not recorded.
-            children = inside[(events.parent[inside] == sums[0]) & (events.name[inside] == ROWS_OP)]
-            dims = events.table.events["input_dims"].iloc[children].dropna()
-            shapes = [shape[0] for shape in map(json.loads, dims.astype(str)) if shape]
+            codes = schema.codes_of(dims)[rows[events.parent[rows] == sums[0]]]
+            shapes = [shape for code in codes[codes >= 0].tolist() for shape in first_shapes[code]]
             elements = max((prod(shape) for shape in shapes if shape and isinstance(shape, list)), default=0)
             result.update(dict.fromkeys(sums, elements) if elements else {})
     return result

@@ -53,9 +53,10 @@ def concat_tables(tables: list[pd.DataFrame]) -> pd.DataFrame:
     """All rows; categories are merged rather than turned into strings."""
     if len(tables) == 1:
         return tables[0].reset_index(drop=True)
-    data: dict[str, object] = {}
-    for name in tables[0].columns:
-        parts = [t[name] for t in tables]
+    data: dict[object, object] = {}
+    for named in zip(*(table.items() for table in tables), strict=True):  # faster than a look-up per column
+        name, parts = named[0][0], [part for _, part in named]
+        assert all(other == name for other, _ in named)
         if isinstance(parts[0].dtype, pd.CategoricalDtype):
             data[name] = schema.merged(parts)
         else:
