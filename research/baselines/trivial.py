@@ -1,7 +1,5 @@
 """Node latencies that nothing was learned for: the analytical model, one constant per op, a copied run."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +14,7 @@ from research.baselines.judge import Estimate, IsolatedEstimate
 class Analytic(IsolatedEstimate):
     """The analytical model, its constants fitted with the data, as `predict.py mode=analytic` predicts."""
 
-    def fit(self, data: PreparedData, seed: int) -> Analytic:
+    def fit(self, data: PreparedData, seed: int) -> "Analytic":
         return self
 
     def isolated(self, step: Step) -> IsolatedPrediction:
@@ -27,7 +25,7 @@ class Analytic(IsolatedEstimate):
 class Base(IsolatedEstimate):
     """The analytical prediction of each op by itself, else the typed floor: what residuals multiply."""
 
-    def fit(self, data: PreparedData, seed: int) -> Base:
+    def fit(self, data: PreparedData, seed: int) -> "Base":
         return self
 
     def isolated(self, step: Step) -> IsolatedPrediction:
@@ -39,7 +37,7 @@ class Base(IsolatedEstimate):
 class OpConstant:
     """One constant per node type, segment and op: the median of the training runs."""
 
-    def fit(self, data: PreparedData, seed: int) -> Copied:
+    def fit(self, data: PreparedData, seed: int) -> "Copied":
         return Copied(fit_op_medians([step.nodes for step in data.steps["train"]]))
 
 
@@ -47,7 +45,7 @@ class OpConstant:
 class NearestNodes:
     """The measured latencies of the training run that shares most work; what it lacks, one constant per op."""
 
-    def fit(self, data: PreparedData, seed: int) -> Copied:
+    def fit(self, data: PreparedData, seed: int) -> "Copied":
         return Copied(fit_nearest_run({step.run: step.nodes for step in data.steps["train"]}))
 
 

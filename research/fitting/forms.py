@@ -8,8 +8,6 @@
 The constants that ship saw every GPU of the tables: `shipped_forms` is for predictions of others, never for judging.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping

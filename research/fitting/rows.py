@@ -1,7 +1,5 @@
 """Which rows of op tables train and judge, which GPUs are left out together, and samples that repeat."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Convolutions as products: sizes by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -3,8 +3,6 @@
 Rank 1 arrives after 5 + 14 + 5 us, the transfer takes 30; backward ends at 51; 3 + 5 + 1 come after both: 63.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

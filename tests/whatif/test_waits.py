@@ -1,7 +1,5 @@
 """Waiting for a collective where it is issued, or later."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
