@@ -90,7 +90,7 @@ class Observed:
 
 
 def fit_observation(rows: pd.DataFrame, constants: FormConstants) -> Observation:
-    """From training rows (research.fitting.rows.usable) and the constants that were fitted on the same GPUs."""
+    """From training rows (research.fitting.forms.usable) and the constants that were fitted on the same GPUs."""
     late = rows[rows["launch_included"].to_numpy(bool)]
     waits: dict[tuple[str, str], Wait] = {}
     shares: dict[tuple[str, str, str], float] = {}
