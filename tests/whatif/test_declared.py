@@ -16,7 +16,7 @@ from gnnperf.core.schema import NodeType, Relation, Segment
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
 from gnnperf.whatif import Edit, Edited, InputStall, OpLatency, Place, Straggler, apply
 from gnnperf.whatif.declared import DeclarePause, ScaleNodes, gap_at
-from research.evaluation.step_times import step_times_us
+from research.evaluation.interventions import step_times_us
 from tests.toys import make_graph, two_rank_graph
 from tests.whatif.loops import GAP_BW, GAP_MM, GAP_OPT, loop
 
