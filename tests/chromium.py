@@ -4,8 +4,6 @@ Messages are JSON that end with a zero byte, on file descriptors 3 (to Chromium)
 standard library is needed.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import math
@@ -79,7 +77,7 @@ class Page:
             self.call(f"{domain}.enable")
         self.resize(*size)
 
-    def __enter__(self) -> Page:
+    def __enter__(self) -> "Page":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

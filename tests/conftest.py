@@ -1,7 +1,5 @@
 """Fixtures every package shares."""
 
-from __future__ import annotations
-
 import gc
 import os
 from pathlib import Path
@@ -69,7 +67,7 @@ def small_trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def data() -> PreparedData:
+def data() -> "PreparedData":
     """The made-up data set; no test changes it."""
     from synthetic import toy_data
 

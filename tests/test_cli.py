@@ -1,7 +1,5 @@
 """The gnnperf command: packages are imported when requested, and bad input is one message with exit code 2."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import subprocess
@@ -15,7 +13,7 @@ import yaml
 
 from gnnperf import __version__, cli
 from gnnperf.cli import main
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError, Subparsers
 from gnnperf.core.plugins import load_plugin, plugin_names
 from gnnperf.core.terminal import BROKEN_PIPE
 from tests.report.search.test_command import RAW as LAYERS
@@ -26,7 +24,7 @@ def _command_module(monkeypatch: pytest.MonkeyPatch, command: str, run: Callable
     """Install a package whose only command is `command`."""
     margin = ModuleType(f"room_of_{command}")
 
-    def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    def add_parsers(subparsers: Subparsers) -> None:
         subparsers.add_parser(command, help=f"{command} something").set_defaults(run=run)
 
     margin.add_parsers = add_parsers  # type: ignore[attr-defined]
@@ -111,7 +109,7 @@ def test_help_lists_every_command(
 def test_commands_of_other_distributions(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """One function may add several commands, each an entry point."""
 
-    def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    def add_parsers(subparsers: Subparsers) -> None:
         for name in ("smell", "taste"):
             subparsers.add_parser(name, help=f"{name} something").set_defaults(run=lambda parsed: 6)
 

@@ -1,7 +1,5 @@
 """The typed graph network as a row: trained, gated, scheduled as `predict.py` schedules it; and its hybrid."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -21,7 +19,7 @@ class Network:
 
     config: TrainConfig  # what train.py would be given; its data are those given to `fit`, its seed too
 
-    def fit(self, data: PreparedData, seed: int) -> TrainedNetwork:
+    def fit(self, data: PreparedData, seed: int) -> "TrainedNetwork":
         """Weights of the best epoch on the validation runs; heads that do not beat their base there are silent."""
         with tempfile.TemporaryDirectory() as out:
             config = replace(self.config, seed=seed, out=out, resume=None)

@@ -1,20 +1,32 @@
-"""What train.py does with learners: rows of all that was fitted, as records on disk and tables on the console."""
+"""What train.py does with learners: rows of all that was fitted, as records on disk and tables on the console.
 
-from collections.abc import Mapping, Sequence
-from dataclasses import fields
+A table of benchmarks has its cells made one by one: a killed one goes on with those that are missing or out of date.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from gnnperf.core import Mapped, console, in_copies, in_turn, say
 from gnnperf.gnn import Checkpoint, TrainConfig, TypedGNN, may_copy, open_log, processes
 from gnnperf.gnn.data import prepare
-from gnnperf.gnn.data.prepare import PreparedData
+from gnnperf.gnn.data.prepare import DataConfig, PreparedData
 from gnnperf.gnn.training.look import Log
 from gnnperf.predict import EntryConfig
-from research.baselines.judge import Fit, fitted, is_repeated, judged_record, learning_code, repeat_record
+from research.baselines.judge import (
+    Fit,
+    Learner,
+    fitted,
+    fitted_record,
+    is_repeated,
+    judged_record,
+    learning_code,
+    repeat_record,
+)
 from research.baselines.network import fits_of
 from research.baselines.rows import TRIVIAL, requested_fits
 from research.evaluation import row_errors
-from research.evaluation.records import EvaluationRecord, Origin, write_record
+from research.evaluation.records import EvaluationRecord, Origin, read_record, record_path, write_record
 
 Judged = Mapping[str, row_errors.Rows]  # part -> row -> its one cell
 
@@ -100,3 +112,42 @@ def _rows(fits: Mapping[str, Fit], data: PreparedData, part: str, mapped: Mapped
     if is_repeated(data, part):
         result[row_errors.REPEAT] = [repeat_record(data, origin(row_errors.REPEAT, None, "another recording"))]
     return row_errors.in_order(result)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a cell belongs."""
+
+    folder: Path  # of the table
+    row: str  # name
+    seed: int | None  # None: the learner leaves nothing to chance
+    part: str = "test"  # judged on
+
+
+def load_split(config: DataConfig) -> PreparedData:
+    """A split's data, prepared."""
+    return prepare.prepare(config, *prepare.opened(config))
+
+
+def ensure_record(place: Place, learner: Learner, data: PreparedData) -> bool:
+    """Fit and write the cell unless it is there and up to date; whether it was made now."""
+    return _ensure(place, repr(learner), data, lambda origin: fitted_record(learner, data, origin))
+
+
+def ensure_floor(place: Place, data: PreparedData) -> bool:
+    """The same for the noise floor; see judge.repeat_cell."""
+    return _ensure(place, "another recording", data, lambda origin: repeat_record(data, origin))
+
+
+def _ensure(place: Place, learner: str, data: PreparedData, make: Callable[[Origin], EvaluationRecord]) -> bool:
+    origin = Origin(data.split.axis, place.part, place.row, place.seed, data.fingerprint, learner, learning_code())
+    current = is_current(place.folder, origin)
+    if not current:
+        write_record(make(origin), place.folder)
+    return not current
+
+
+def is_current(folder: Path, origin: Origin) -> bool:
+    """Whether a cell of the same data, learner and part is there. Other code is given (see `codes`), not refused."""
+    path = record_path(folder, origin.split, origin.row, origin.seed)
+    return path.is_file() and replace(read_record(path).origin, code=origin.code) == origin

@@ -4,8 +4,6 @@ The same labels, weights and base as the network's: one ensemble shows what a no
 schedule adds up. Comm nodes keep their base, as they do there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -113,7 +111,7 @@ class Trees:
     # of LightGBM; chosen by hand on the validation runs of one split
     settings: Mapping[str, float] = field(default_factory=lambda: TREE_SETTINGS)
 
-    def fit(self, data: PreparedData, seed: int) -> TreeAnswer:
+    def fit(self, data: PreparedData, seed: int) -> "TreeAnswer":
         """Boost until PATIENCE trees in a row do not lower the validation loss, for each of LABELS."""
         library, columns = _lightgbm(), self.choice.columns(data)
         parameters = {**FIXED, **self.settings, "seed": seed}

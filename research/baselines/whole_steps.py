@@ -1,7 +1,5 @@
 """Trivial predictions of whole steps: a constant, the nearest run, a ridge on what is known before a run."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,7 +34,7 @@ def totals(graph: ExecutionGraph, link_bytes_per_s: float) -> np.ndarray:
 class MedianStep:
     """The median of the training steps, whatever is requested."""
 
-    def fit(self, data: PreparedData, seed: int) -> SameStep:
+    def fit(self, data: PreparedData, seed: int) -> "SameStep":
         return SameStep(float(np.median([step.step_us for step in data.steps["train"]])))
 
 
@@ -54,7 +52,7 @@ class SameStep(WholeSteps):
 class NearestStep:
     """The step time of the training run whose configuration is nearest."""
 
-    def fit(self, data: PreparedData, seed: int) -> NearestOf:
+    def fit(self, data: PreparedData, seed: int) -> "NearestOf":
         return NearestOf(_known(data))
 
 
@@ -89,7 +87,7 @@ class NearestOf(WholeSteps):
 class RidgeStep:
     """Log step time linear in the configuration's columns (Hoerl and Kennard 1970)."""
 
-    def fit(self, data: PreparedData, seed: int) -> Linear:
+    def fit(self, data: PreparedData, seed: int) -> "Linear":
         """[8] weights: (X'X + RIDGE I)^-1 X'(y - mean)."""
         known = _known(data)
         x, y = known.columns, known.log_step_us

@@ -16,8 +16,7 @@ from gnnperf.predict.composition.entry import EntryConfig
 from research.baselines.judge import Learner
 from research.baselines.network import Network
 from research.baselines.rows import TRIVIAL, simpler
-from research.baselines.table import Place, ensure_floor, ensure_record, load_split
-from research.baselines.training import training_part
+from research.baselines.training import Place, ensure_floor, ensure_record, load_split, training_part
 from research.benchmarks._networks import CachedNetwork, Hybrid
 from research.benchmarks._recorded_graphs import DATASET, OP_TABLES
 from research.benchmarks._results import save_result

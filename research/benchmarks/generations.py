@@ -31,9 +31,8 @@ from gnnperf.predict.ratios import UNMODELED, retained, siblings
 from research.benchmarks._frame import parser_of, print_head, print_row, run_main
 from research.benchmarks._public_runs import mirror
 from research.fitting.device_intervals import fit_device_intervals, pooled_deviation, save_device_intervals
-from research.fitting.forms import base_us, retained_forms
+from research.fitting.forms import GENERATION, base_us, retained_forms, sampled, usable
 from research.fitting.observation import fit_observation
-from research.fitting.rows import GENERATION, sampled, usable
 from research.tables import read_aiconfigurator, read_neusight, spec_of
 
 GEMM, OPS = "bfloat16 products", "single ops in float32"

@@ -7,8 +7,6 @@ Trained on the training part of datasets/cpu-gloo, evaluated on the test part. L
 are quantiles of measured / predicted on the validation part, per node type, so that they hold 90 % there.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import sys
@@ -47,7 +45,7 @@ class Example:
 
     epochs: int = 20
 
-    def fit(self, data: PreparedData, seed: int) -> Fitted:
+    def fit(self, data: PreparedData, seed: int) -> "Fitted":
         """Trained; the example fixes its seed."""
         spec = importlib.util.spec_from_file_location("train_gnn", ROOT / EXAMPLE)
         assert spec is not None and spec.loader is not None, "a Python file"

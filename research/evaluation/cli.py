@@ -1,7 +1,5 @@
 """`gnnperf interventions DATASET` and `gnnperf noise-floor DATASET`."""
 
-from __future__ import annotations
-
 import argparse
 import re
 import sys
@@ -118,7 +116,7 @@ def _require_folder(path: Path) -> None:
         raise InputError("is no folder", where=str(path), allowed="a data set: a folder with <run>/<repeat>/run.json")
 
 
-def _print_interventions(rows: pd.DataFrame, trials: Sequence[Trial], left_out: Sequence[LeftOut]) -> None:
+def _print_interventions(rows: "pd.DataFrame", trials: Sequence["Trial"], left_out: Sequence["LeftOut"]) -> None:
     columns = {
         "change": "kind", "pairs": "pairs", "trials": "trials", "error of the change": "error_median", "95 %": "",
         "p90": "error_p90", "above noise": "above_noise", "their error": "error_median_above_noise",
@@ -137,7 +135,7 @@ def _print_interventions(rows: pd.DataFrame, trials: Sequence[Trial], left_out: 
         say(f"left out: {out.pair.change} {out.pair.a} -> {out.pair.b}: {out.reason}")
 
 
-def _print_floor(title: str, summary: pd.DataFrame) -> None:
+def _print_floor(title: str, summary: "pd.DataFrame") -> None:
     table = table_of(title, ("machines", "group", "metric", "runs", "median", "95 %", "p90", "max"))
     for row in summary.to_dict("records"):
         interval = _range(row["low"], row["high"])
@@ -146,7 +144,7 @@ def _print_floor(title: str, summary: pd.DataFrame) -> None:
     show(table)
 
 
-def table_of(title: str, columns: Sequence[str]) -> Table:
+def table_of(title: str, columns: Sequence[str]) -> "Table":
     """An empty table; all columns but the first to the right."""
     from rich.table import Table
 
@@ -156,7 +154,7 @@ def table_of(title: str, columns: Sequence[str]) -> Table:
     return table
 
 
-def show(table: Table) -> None:
+def show(table: "Table") -> None:
     """Print it, wide where the output is a file."""
     console(width=None if sys.stdout.isatty() else 160).print(table)
 
@@ -170,7 +168,7 @@ def _range(low: float, high: float) -> str:
     return "-" if low != low else f"{percent(low)} - {percent(high)}"
 
 
-def records(table: pd.DataFrame) -> list[dict[str, Any]]:
+def records(table: "pd.DataFrame") -> list[dict[str, Any]]:
     """Rows as JSON values: NaN becomes null."""
     return [{str(k): None if v != v else v for k, v in row.items()} for row in table.to_dict("records")]
 

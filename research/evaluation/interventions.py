@@ -16,21 +16,21 @@ nodes it adds or removes; so the cost should be taken out of the graphs first (`
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 
 import numpy as np
 import pandas as pd
 
-from gnnperf.core import InputError, each
+from gnnperf.core import WORK_TYPES, InputError, each
 from gnnperf.gnn.data.recordings import Repeats
 from gnnperf.gnn.evaluation.metrics import RESOLUTION_US
-from gnnperf.graph import ExecutionGraph
+from gnnperf.graph import ExecutionGraph, take
+from gnnperf.schedule import measured_latencies, schedule
 from gnnperf.whatif import apply
 from research.evaluation.loading import Load
 from research.evaluation.pairs import Change, Pair, Way, edits
 from research.evaluation.run_sums import interval_over_groups
-from research.evaluation.step_times import step_times_us
 
 KEPT_GRAPHS = 32
 
@@ -119,6 +119,36 @@ def relative_noise(recordings: Mapping[str, Repeats]) -> float:
         for second in list(repeats.values())[at + 1 :]
     ]
     return float(np.median(logs)) if logs else float("nan")
+
+
+def step_times_us(graph: ExecutionGraph) -> np.ndarray:
+    """[num_steps] period of each step of the window; the first one counts from the earliest rank's start.
+
+    Scheduled from its own latencies and gaps, edited or not:
+
+            C(0)        C(1)        C(2)
+        ----|-----------|-----------|      unedited: exactly the recording
+        ------|-------------|-------------|  edited: whatever slack there was is used up first
+
+    Each rank begins its first step when it did. Steps follow each other through threads and streams, so that slack of
+    one step may absorb what another one is late. Nodes without a measurement take the median of their class.
+
+    Raises InputError: the graph has no whole step.
+    """
+    if not graph.steps:
+        raise InputError("has no whole step", where=f"graph {graph.name!r}", remedy="record at least one whole step")
+    work = graph.nodes["node_type"].isin([str(t) for t in WORK_TYPES]).to_numpy()
+    outside = work & ~graph.nodes["step"].isin([s.step for s in graph.steps]).to_numpy()  # a window may begin in a step
+    nodes, edges = take(graph.nodes, graph.edges, ~outside) if outside.any() else (graph.nodes, graph.edges)
+    inside, work = replace(graph, nodes=nodes, edges=edges), work[~outside]
+    latency_us, lag_us = (np.nan_to_num(values) for values in measured_latencies(inside))
+    first = graph.steps[0].rank_start_us
+    start_of = {rank: start - min(first) for rank, start in zip(graph.ranks, first, strict=True)}
+    ready_us = np.array([start_of.get(rank, 0.0) for rank in nodes["rank"].tolist()])  # [num_nodes] 0: of no rank
+    end_us = schedule(inside, latency_us, lag_us, ready_us=ready_us).end_us
+    step = nodes["step"].to_numpy()
+    completion = np.array([end_us[work & (step == s.step)].max(initial=0.0) for s in graph.steps])  # [num_steps]
+    return np.diff(np.maximum.accumulate(completion), prepend=0.0)
 
 
 class _Graphs:

@@ -21,12 +21,15 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from gnnperf.core import InputError
 from gnnperf.gnn.data.recordings import read_json
 from gnnperf.graph import ExecutionGraph
-from gnnperf.whatif import Edit, Place
+from gnnperf.whatif import Edit, Edited, Place
+from gnnperf.whatif.declared import gap_at
+from gnnperf.whatif.edit import rewritten, unedited
 from research.evaluation.op_copies import OpSelector
-from research.evaluation.pauses import Pause
 from research.evaluation.reference_run import LatenciesOf, WaitAs, changed_inputs, transfers
 from research.evaluation.repeats import RepeatOp, RunOnce, repeated_calls
 
@@ -36,12 +39,12 @@ PAIRS = "interventions.json"
 class Change(StrEnum):
     """The one known change between the runs of a pair."""
 
-    SLEEP = "sleep"
-    LINK = "link"
-    REPEAT = "repeat"
-    SIZE = "size"
-    SLOW_RANK = "slow_rank"
-    BLOCKING = "blocking"
+    SLEEP = "sleep"  # one rank sleeps
+    LINK = "link"  # another link
+    REPEAT = "repeat"  # an op runs several times, on every rank
+    SIZE = "size"  # a larger table or batch
+    SLOW_RANK = "slow_rank"  # one rank has more to do
+    BLOCKING = "blocking"  # a collective is waited for where it is issued
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,38 @@ def edits(pair: Pair, way: Way) -> list[Edit]:
         reason = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
         raise InputError(f"the edit of a {pair.change} is malformed: {reason}", where=f"pair {pair.a} -> {pair.b}",
                          allowed=__doc__ or "") from error  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Pause:
+    """One rank waits once per step.
+
+    | forward |T1| backward |  ->  | forward |T1 + sleep| backward |
+    """
+
+    rank: int  # which
+    place: Place  # where in the step
+    sleep_us: float  # how long; negative takes a sleep out again
+
+    def __call__(self, graph: ExecutionGraph) -> Edited:
+        if self.sleep_us == 0:
+            return unedited(graph)
+        at = gap_at(graph, self.rank, self.place)
+        latency = graph.nodes["latency_us"].to_numpy(copy=True)
+        wanted = latency[at] + self.sleep_us
+        latency[at] = np.maximum(wanted, 0.0)
+        touched = np.zeros(graph.num_nodes, dtype=bool)
+        touched[at] = True
+        return rewritten(graph, touched, self._unknown(wanted), latency_us=latency)
+
+    def _unknown(self, wanted_us: np.ndarray) -> tuple[str, ...]:
+        short = wanted_us < 0
+        if not short.any():
+            return ()
+        return (
+            f"{short.sum()} of {len(short)} gaps are shorter than the sleep of {-self.sleep_us:g} us that is taken out "
+            f"(by {-wanted_us[short].min():.1f} us at most): they become 0",
+        )
 
 
 def _sleep(edit: Mapping[str, Any], way: Way) -> list[Edit]:

@@ -6,8 +6,6 @@ Of recorded runs, programs that train in the split `program` take part. Prints e
 others, too. An SM loads 128 bytes in a clock (CUDA C++ best practices guide): memory bounds cuDNN's kernels before.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator

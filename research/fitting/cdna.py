@@ -8,8 +8,6 @@ Other kinds are expected to reach what gemms reach of the peak rate and copies o
 was chosen by programs left out.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Iterator, Mapping

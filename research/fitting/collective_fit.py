@@ -5,8 +5,6 @@ group, the same model with parameters of its own, drawn to the first: a library'
 that no smooth model follows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial

@@ -10,8 +10,6 @@ Your own: the ops.parquet of `gnnperf calibrate`, or a .csv or .parquet file wit
 one rank's input), group_size, nodes, link and latency_us. `collectives=mine.yaml` of predict.py takes the result.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -11,8 +11,6 @@ writes conf/analytic/convolution.yaml, from NeuSight's convolutions (MIT) on eve
 constants of gemms and streams that ship. To judge the model, fit them again without the chip that it is judged on.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from pathlib import Path

@@ -7,8 +7,6 @@ the op tables datasets/cpu-ops, cpu-lookups and cpu-updates. So the model is not
 these constants: benchmarks fit anew for each workload (`_recorded_graphs.folds`), and training fits on its own runs.
 """
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from pathlib import Path

@@ -10,8 +10,6 @@ one, however they are weighted (BENCHMARKS.md); what counts is how far generatio
 t is Student's, one-sided, for GENERATION_LEVEL.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 

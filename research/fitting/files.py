@@ -1,7 +1,5 @@
 """Writers of files of constants (conf/analytic): beside the old file, then renamed."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
 GEMM_DIGITS, COLLECTIVE_DIGITS = 5, 6  # significant
 
 
-def write_constants(path: Path, constants: DataclassInstance, digits: int) -> None:
+def write_constants(path: Path, constants: "DataclassInstance", digits: int) -> None:
     """Any constants, their provenance first."""
     values = asdict(constants)
     write_text(path, yaml_text({"provenance": values.pop("provenance"), **rounded(values, digits)}))

@@ -8,11 +8,9 @@
 The constants that ship saw every GPU of the tables: `shipped_forms` is for predictions of others, never for judging.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from inspect import getsource
 from pathlib import Path
@@ -20,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from gnnperf.analytic import has_forms
 from gnnperf.analytic.constants_file import constants_from
 from gnnperf.analytic.convolution.model import ConvolutionConstants, default_convolution_constants
 from gnnperf.analytic.gemm.constants import VERSION, GemmConstants, Members, default_gemm_constants
@@ -28,12 +27,12 @@ from gnnperf.analytic.kernels.call import Setting
 from gnnperf.analytic.memory_bound import constants as bound
 from gnnperf.core import InputError, write_text
 from gnnperf.gnn.data.cache import fingerprint
-from gnnperf.hardware import DeviceSpec
+from gnnperf.hardware import DeviceSpec, match_device
 from research.benchmarks._op_tables import sample
 from research.fitting.convolution import fit_convolution_constants, forward_algorithms
 from research.fitting.gemm import fit_for_others, measured
 from research.fitting.memory import device_us, fit_memory_constants
-from research.tables import grouped, spec_of
+from research.tables import OpTable, grouped, spec_of
 
 PRODUCT, STREAM, CONVOLUTION = "product", "stream", "convolution"
 MATRIX, VECTOR, VECTOR_BATCHED = "matrix", "vector", "vector_batched"
@@ -41,6 +40,9 @@ DTYPE = "float32"  # of rows that STREAM and CONVOLUTION were made for
 CHUNK_ROWS = 4000
 FITTED_ROWS = 300  # of each device, to fit products
 FOLD = "fitted inside a fold"
+NO_DEVICE = "device that the catalog does not know, or that the closed forms were not made for"
+NO_FORM = "op without a closed form that is fitted again for every GPU left out"
+GENERATION = "generation"
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,32 @@ def form_names(rows: pd.DataFrame) -> np.ndarray:
     return np.select([product, window, streams], [PRODUCT, CONVOLUTION, STREAM], "").astype(object)
 
 
+def usable(table: OpTable) -> OpTable:
+    """Rows with a device and a closed form, with a column `generation`; what is left out is counted."""
+    rows = table.rows
+    devices = {str(name): match_device(str(name)) for name in rows["device"].unique()}
+    known = rows["device"].map({name: d is not None and has_forms(d) for name, d in devices.items()}).to_numpy(bool)
+    formed = form_names(rows) != ""  # [n]
+    dropped = dict(table.dropped)
+    for source, here in rows.groupby("source").indices.items():
+        counts = {NO_DEVICE: (~known[here]).sum(), NO_FORM: (known[here] & ~formed[here]).sum()}
+        dropped |= {f"{source}: {reason}": int(count) for reason, count in counts.items() if count}
+    retained = rows[known & formed].reset_index(drop=True)
+    if retained.empty:
+        raise InputError("no row with a known device and op", where="op tables", remedy="gnnperf data fetch")
+    result = {name: device for name, device in devices.items() if device is not None}
+    generation = retained["device"].map({name: d.architecture or d.name for name, d in result.items()})
+    return OpTable(retained.assign(**{GENERATION: generation}), dropped)
+
+
+def sampled(rows: pd.DataFrame, per_group: int, by: Sequence[str], seed: int) -> np.ndarray:
+    """Positions of at most so many rows of each group, ascending; the same for the same seed."""
+    mixed = np.random.default_rng(seed).permutation(len(rows))
+    place = rows.iloc[mixed].groupby(list(by), sort=False).cumcount().to_numpy()
+    result: np.ndarray = np.sort(mixed[place < per_group])
+    return result
+
+
 def families(rows: pd.DataFrame) -> np.ndarray:
     """[n] family of kernels of products: matrix units, or lanes with or without a batch (`gemm.family_of`)."""
     lanes = np.where(rows["op"].isin(["aten::bmm", "aten::baddbmm"]), VECTOR_BATCHED, VECTOR)
@@ -79,7 +107,7 @@ def rate_key_of(family: str) -> str:
 
 
 def fit_forms(rows: pd.DataFrame) -> FormConstants:
-    """Constants from these rows only (research.fitting.rows.usable).
+    """Constants from these rows only (`usable`).
 
     Products that were measured in other ways are not mixed: each family takes the method with most rows.
     """

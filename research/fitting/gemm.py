@@ -7,8 +7,6 @@ their constants. `python -m research.benchmarks.gemm` judges such constants on G
 judge them on these tables. No row of a whole model or of its nodes is among them.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

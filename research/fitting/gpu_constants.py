@@ -8,8 +8,6 @@ overheads differ). What the profiler adds is taken out: of public files, as the 
 (these files say nothing of it), and there what it adds inside of runtime calls stays in.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace

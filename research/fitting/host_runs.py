@@ -10,8 +10,6 @@ that were measured together are a campaign, and the reference is the mean of cam
 make it the usual one.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

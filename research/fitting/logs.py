@@ -1,7 +1,5 @@
 """Nonlinear least squares for few parameters, most of them logarithms (Levenberg 1944, Marquardt 1963)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -8,8 +8,6 @@ writes conf/analytic/memory_bound.yaml, from NeuSight's tables (MIT) of every de
 `python -m research.benchmarks.memory_bound` fits again without the generation that it is judged on.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace

@@ -12,8 +12,6 @@ grows with the calls before, at a pace that a GPU's short rows tell.
 Whose host a GPU that was never measured sits in, no specification shows: it gets the typical one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -54,7 +52,7 @@ class Observation:
     waits: Mapping[tuple[str, str], Wait]
     shares: Mapping[tuple[str, str, str], float]  # (source, device, table) -> a GPU's wait over the typical one
 
-    def of(self, rows: pd.DataFrame) -> Observed:
+    def of(self, rows: pd.DataFrame) -> "Observed":
         """The waits of these rows; a table that training rows did not have waits like the mean of its source's."""
         result = np.zeros((len(rows), 3))  # [n, 3] wait, issue, sharpness
         result[:, 2] = 1.0
@@ -92,7 +90,7 @@ class Observed:
 
 
 def fit_observation(rows: pd.DataFrame, constants: FormConstants) -> Observation:
-    """From training rows (research.fitting.rows.usable) and the constants that were fitted on the same GPUs."""
+    """From training rows (research.fitting.forms.usable) and the constants that were fitted on the same GPUs."""
     late = rows[rows["launch_included"].to_numpy(bool)]
     waits: dict[tuple[str, str], Wait] = {}
     shares: dict[tuple[str, str, str], float] = {}

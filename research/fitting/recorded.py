@@ -9,8 +9,6 @@ root of its share of the time. A V100's traces (pytorch/kineto, BSD) take part i
 Sums of images that are channels last take no part: calls do not show it.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, replace

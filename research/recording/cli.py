@@ -18,8 +18,7 @@ from research.recording.gpu_recipe import gpu_programs as gpu_programs_plan
 from research.recording.length_recipe import cpu_lengths as lengths_plan
 from research.recording.plan import Plan
 from research.recording.program_recipe import cpu_programs as programs_plan
-from research.recording.run import Steps, record_run
-from research.recording.spec import RunSpec
+from research.recording.run import RunSpec, Steps, record_run
 from research.recording.workloads.dlrm import Dlrm
 
 

@@ -5,8 +5,7 @@ from functools import partial
 
 from research.recording.cpu_gloo_runs import SLOW, only_paired, pairs, plain_runs
 from research.recording.plan import Plan, Split
-from research.recording.run import Steps
-from research.recording.spec import RunSpec
+from research.recording.run import RunSpec, Steps
 
 RUN_PERIOD, RUN_VAL, RUN_TEST = 5, 4, 2  # of every five runs of a program, which is for what
 DEMO_PERIOD = 6  # of so many runs the demonstration trains on one

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import chain, zip_longest
 
+from research.evaluation.pairs import Change
 from research.recording.network import Link
-from research.recording.plan import Change, Pair
-from research.recording.spec import RunSpec, Sleep
+from research.recording.plan import Pair
+from research.recording.run import RunSpec, Sleep
 from research.recording.workloads.cnn import Cnn
 from research.recording.workloads.dlrm import Dlrm, Sharding
 from research.recording.workloads.moe import Moe

@@ -20,8 +20,7 @@ from gnnperf.record.calibrate.run import ROUNDS_FILE
 from gnnperf.record.launcher import RankFailed
 from research.recording.plan import Plan, recording_name
 from research.recording.probe import NoiseProbe, device_probe_us, drift, fastest, probe_us
-from research.recording.run import record_run
-from research.recording.spec import RunSpec
+from research.recording.run import RunSpec, record_run
 
 REJECTED, CALIBRATION = "rejected", "calibration"
 Say = Callable[[str], None]

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, cycle, zip_longest
 
-from research.recording.plan import Change, Pair, Plan, Split
-from research.recording.run import Steps
-from research.recording.spec import RunSpec, Sleep
+from research.evaluation.pairs import Change
+from research.recording.plan import Pair, Plan, Split
+from research.recording.run import RunSpec, Sleep, Steps
 from research.recording.workloads.cnn import Cnn, Layout
 from research.recording.workloads.dlrm import Dlrm
 from research.recording.workloads.library_model import LibraryModel

@@ -6,8 +6,7 @@ A prediction starts from the run at one length. The steps of the other run test 
 from dataclasses import replace
 
 from research.recording.plan import Plan
-from research.recording.run import Steps
-from research.recording.spec import RunSpec
+from research.recording.run import RunSpec, Steps
 from research.recording.workloads.transformer import Optimizer, Parallel, Transformer
 
 LENGTHS = (64, 32, 96, 48, 128, 64, 192, 80)  # tokens per sample of the batches, in turn

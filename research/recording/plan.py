@@ -2,23 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
-from research.recording.run import Steps
-from research.recording.spec import RunSpec
+from research.evaluation.pairs import Change
+from research.recording.run import RunSpec, Steps
 
 Split = Mapping[str, Sequence[str]]  # train, val, test -> names of runs
-
-
-class Change(StrEnum):
-    """The one known change between the runs of a pair."""
-
-    SLEEP = "sleep"  # one rank sleeps
-    LINK = "link"  # another link
-    REPEAT = "repeat"  # an op runs several times, on every rank
-    SIZE = "size"  # a larger table or batch
-    SLOW_RANK = "slow_rank"  # one rank has more to do
-    BLOCKING = "blocking"  # a collective is waited for where it is issued
 
 
 @dataclass(frozen=True)

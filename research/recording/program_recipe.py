@@ -10,7 +10,7 @@ from research.recording.cpu_gloo import STEPS, cpu_gloo
 from research.recording.gpu_recipe import by_program
 from research.recording.network import LOOPBACK
 from research.recording.plan import Plan, Split
-from research.recording.spec import RunSpec
+from research.recording.run import RunSpec
 from research.recording.workloads.small_model import SmallModel
 
 REPEATS, MIN_GAP_S, MAX_DRIFT = 2, 300.0, 0.05

@@ -1,4 +1,7 @@
-"""One recorded run: launched, recorded, marked broken if a rank fails."""
+"""One recorded run: a program, its ranks, what they talk over, and at most one known disturbance.
+
+It is launched, recorded, and marked broken if a rank fails.
+"""
 
 import time
 from dataclasses import asdict, dataclass
@@ -9,10 +12,44 @@ import torch.distributed as dist
 from gnnperf.record import card
 from gnnperf.record.launcher import RankFailed, conditions
 from gnnperf.record.recorder import record
-from research.recording.network import Transport, launch_over
-from research.recording.spec import RunSpec, Sleep
+from research.recording.network import LOOPBACK, Link, Transport, launch_over
 from research.recording.workloads.transformer import Parallel
-from research.recording.workloads.workload import At, Place, nothing
+from research.recording.workloads.workload import At, Place, Workload, nothing
+
+
+@dataclass(frozen=True)
+class Sleep:
+    """One rank sleeps once per step."""
+
+    rank: int  # which
+    place: Place  # where in the step
+    sleep_us: float  # how long
+
+    @property
+    def name(self) -> str:
+        """Short: sleep-r1-backward-5ms."""
+        return f"sleep-r{self.rank}-{self.place}-{self.sleep_us / 1e3:g}ms"
+
+    @property
+    def edit(self) -> dict[str, object]:
+        """What it does to the graph of the undisturbed run."""
+        return {"rank": self.rank, "place": str(self.place), "sleep_us": self.sleep_us}
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """One run of a plan; recorded several times."""
+
+    workload: Workload  # the program and its sizes
+    world_size: int = 2  # number of ranks
+    link: Link = LOOPBACK  # what they talk over
+    sleep: Sleep | None = None  # the disturbance; None none
+
+    @property
+    def name(self) -> str:
+        """Unique within a plan, and the name of the run's folder: dlrm_t8_r100k_d32_b256_x2_lo."""
+        parts = [self.workload.name, f"x{self.world_size}", self.link.name]
+        return "_".join(parts + ([self.sleep.name] if self.sleep else []))
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """Fused attention: FLOPs, bytes and waves by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

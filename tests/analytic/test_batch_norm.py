@@ -1,7 +1,5 @@
 """Batch norms: a block per channel, by hand, and against kernels of recorded H200 runs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Constants: the shipped file, the way to YAML and back, fitting on graphs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

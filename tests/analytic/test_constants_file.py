@@ -1,7 +1,5 @@
 """One reader for files of constants: what does not fit is one message with file, key, value and what is allowed."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path

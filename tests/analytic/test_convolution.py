@@ -1,12 +1,9 @@
-"""Convolutions as products: sizes by hand."""
-
-from __future__ import annotations
+"""Convolutions as products: sizes by hand, and prices that are sums done in the head."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from convolved import convolution, flops_us, sizes
 from round_device import CONSTANTS, DEVICE, ROUND
 
 from gnnperf.analytic.convolution import model
@@ -16,6 +13,21 @@ from gnnperf.analytic.gemm.model import SPLITS, WHOLE, Products, Splits
 from tests.analytic.kernels.calls import call
 
 FORWARD, GRAD_INPUT, GRAD_WEIGHT = model.ConvolutionPass
+
+
+def convolution(images: float = 2, channels: float = 4, out: float = 8, size: float = 10, window: float = 3,
+                stride: float = 1, padding: float = 1, groups: float = 1) -> model.Convolutions:  # fmt: skip
+    edge = float(model.result_edge(*(np.array([float(v)]) for v in (size, window, stride, padding)))[0])
+    sizes = (images, channels, out, size, size, window, window, edge, edge, stride, groups)
+    return model.Convolutions(*(np.array([float(v)]) for v in sizes))
+
+
+def sizes(result: Products) -> tuple[float, ...]:
+    return tuple(float(v[0]) for v in (result.batch, result.m, result.n, result.k))
+
+
+def flops_us(result: Products, splits: Splits = SPLITS) -> np.ndarray:
+    return result.batch * result.m * result.n * result.k  # as if a multiply-add took a microsecond
 
 
 @pytest.mark.parametrize(

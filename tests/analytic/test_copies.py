@@ -1,7 +1,5 @@
 """Arithmetic on the host by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`gnnperf devices`: what the catalog's devices are answered by."""
 
-from __future__ import annotations
-
 from gnnperf.analytic.device_evidence import DeviceEvidence, Evidence, Standing, catalog_evidence, shipped_evidence
 from gnnperf.analytic.memory_bound.constants import default_memory_constants
 from gnnperf.hardware import device_names, load_device

@@ -1,7 +1,5 @@
 """A graph launch costs by what it launches."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from toys import make_graph

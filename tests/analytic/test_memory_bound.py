@@ -1,7 +1,5 @@
 """Streams: hand-computed times, and what must hold whatever the numbers are."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

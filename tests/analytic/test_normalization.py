@@ -1,7 +1,5 @@
 """Kernels over rows: hand-computed times, and what must hold whatever the numbers are."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The analytical prediction: hand-computed numbers, and what must hold whatever the constants are."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

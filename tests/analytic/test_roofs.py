@@ -1,7 +1,5 @@
 """Roofs by hand: 1e12 bytes/s, 1e12 FLOP/s in float32."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The grammar of whatif, and both steps from one predictor."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import replace
 from pathlib import Path

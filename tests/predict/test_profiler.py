@@ -1,7 +1,5 @@
 """The step without the profiler: on recorded H200 runs, whose steps were timed without it as well."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -8,8 +8,6 @@ rank 1   |T1 5|mm 14|T1 5|issue 5|T1 2|bw 20|T1 3 ·waits·|opt 5|T1 1 ...
 Each rank issues its part at the start of `issue`. The transfer begins when the later rank arrives.
 """
 
-from __future__ import annotations
-
 import pandas as pd
 from toys import make_graph
 

@@ -7,8 +7,6 @@ attention_layer  ids [b,s] -> embedding -> + positions [s,w] -> linear [bs,w] ->
 lookups          one embedding table: looked up, its gradient, its update
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, replace
 from math import prod

@@ -1,7 +1,5 @@
 """The batch of one layer: the edited graph is the graph of the program with the other batch."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

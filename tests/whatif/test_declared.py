@@ -3,8 +3,6 @@
 Rank 1 arrives after 5 + 14 + 5 us, the transfer takes 30; backward ends at 51; 3 + 5 + 1 come after both: 63.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -18,7 +16,7 @@ from gnnperf.core.schema import NodeType, Relation, Segment
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
 from gnnperf.whatif import Edit, Edited, InputStall, OpLatency, Place, Straggler, apply
 from gnnperf.whatif.declared import DeclarePause, ScaleNodes, gap_at
-from research.evaluation.step_times import step_times_us
+from research.evaluation.interventions import step_times_us
 from tests.toys import make_graph, two_rank_graph
 from tests.whatif.loops import GAP_BW, GAP_MM, GAP_OPT, loop
 

@@ -1,7 +1,5 @@
 """Edits on recorded graphs: two small recordings of a transformer, one of a DLRM."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

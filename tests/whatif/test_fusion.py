@@ -1,7 +1,5 @@
 """Chains of elementwise ops by hand, on a host thread and on a stream."""
 
-from __future__ import annotations
-
 import pytest
 from toys import make_graph
 

@@ -1,7 +1,5 @@
 """What nodes wait for in the step before keeps its ends when nodes come and go."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Other devices, links and clusters."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

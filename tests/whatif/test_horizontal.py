@@ -1,7 +1,5 @@
 """Equal calls as one batched call, by hand."""
 
-from __future__ import annotations
-
 import pytest
 from toys import make_graph
 

@@ -1,7 +1,5 @@
 """Another dtype for the ops of one layer."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Another length of sequences: the edited graph is the graph of the program with it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

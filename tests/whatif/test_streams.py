@@ -1,7 +1,5 @@
 """Kernels on a stream of their own: tensors, fences and waits of the host bound them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Larger and smaller tables: what is looked up stays, what touches every row grows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Layers divided over ranks: what a recorded run with tensor parallelism has, sizes by hand, what is refused."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Waiting for a collective where it is issued, or later."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +17,7 @@ from gnnperf.trace.public.catalog import load_catalog
 from gnnperf.whatif import Block, apply
 from gnnperf.whatif.waits import WaitLater
 from research.benchmarks._public_runs import imported, recordings
-from research.evaluation.step_times import step_times_us
+from research.evaluation.interventions import step_times_us
 from tests.toys import make_graph
 from tests.whatif.loops import EXIT, ISSUE, OPT, loop
 

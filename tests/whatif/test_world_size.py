@@ -1,7 +1,5 @@
 """More replicas: what is planned with them, sizes by hand, what cannot be known, what is refused."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

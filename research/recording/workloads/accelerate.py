@@ -1,7 +1,5 @@
 """Programs of one model, with fewer launches: compiled models and captured steps. Both only on CUDA."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import cycle, islice
@@ -32,7 +30,7 @@ def compiled(model: nn.Module, wanted: bool) -> Callable[[torch.Tensor], torch.T
 
 
 def model_trainer(
-    size: Cnn | Transformer, model: nn.Module, batches: Iterator[Batch], optimizer: torch.optim.Optimizer,
+    size: "Cnn | Transformer", model: nn.Module, batches: Iterator[Batch], optimizer: torch.optim.Optimizer,
     loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], replicated: tuple[nn.Module, ...],
 ) -> Trainer:  # fmt: skip
     """Trains a model by what `loss` makes of its result and the targets."""

@@ -3,8 +3,6 @@
 Between layers vectors are rows, N = B * S of them: products then need no views, and a trace holds fewer ops.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 import torch
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
 HEAD = 64  # columns of an attention head
 
 
-def language_model(size: Transformer) -> nn.Sequential:
+def language_model(size: "Transformer") -> nn.Sequential:
     """Inputs, `size.layers` blocks, Head: tokens [B, S] int64 -> logits [N, V]."""
     return nn.Sequential(Inputs(size), *(Block(size) for _ in range(size.layers)), Head(size))
 
@@ -28,7 +26,7 @@ def language_model(size: Transformer) -> nn.Sequential:
 class Inputs(nn.Module):
     """Token and position embeddings."""
 
-    def __init__(self, size: Transformer) -> None:
+    def __init__(self, size: "Transformer") -> None:
         super().__init__()
         self.token = nn.Embedding(size.vocabulary, size.width)
         self.position = nn.Parameter(torch.zeros(size.sequence, size.width))
@@ -43,7 +41,7 @@ class Inputs(nn.Module):
 class Head(nn.Module):
     """Norm and output layer."""
 
-    def __init__(self, size: Transformer) -> None:
+    def __init__(self, size: "Transformer") -> None:
         super().__init__()
         self.norm = nn.LayerNorm(size.width)
         self.output = nn.Linear(size.width, size.vocabulary, bias=False)
@@ -60,7 +58,7 @@ class Block(nn.Module):
     What goes into the residual connection has no bias.
     """
 
-    def __init__(self, size: Transformer) -> None:
+    def __init__(self, size: "Transformer") -> None:
         super().__init__()
         width = size.width
         self.causal, self.rows = size.causal, (size.batch, -1) if size.lengths else (-1, size.sequence)

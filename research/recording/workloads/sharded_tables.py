@@ -7,8 +7,6 @@ column   all-gather                 D / ranks columns of T tables       all-to-a
                                                     backward: the gradient goes the transposed way
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -73,7 +71,7 @@ class ShardedTables(nn.Module):
 class TableWise(ShardedTables):
     """Every rank holds tables / ranks whole tables."""
 
-    def __init__(self, size: Dlrm) -> None:
+    def __init__(self, size: "Dlrm") -> None:
         super().__init__(_share(size.tables, "tables"), size.rows, size.dim)
 
     def look_up(self, indices: torch.Tensor) -> torch.Tensor:
@@ -94,7 +92,7 @@ class TableWise(ShardedTables):
 class RowWise(ShardedTables):
     """Row i of every table is on rank i mod ranks: frequent rows, which have small numbers, are on all of them."""
 
-    def __init__(self, size: Dlrm) -> None:
+    def __init__(self, size: "Dlrm") -> None:
         super().__init__(size.tables, -(-size.rows // dist.get_world_size()), size.dim)
 
     def transfer(self, kind: type[Transfer]) -> Transfer:
@@ -119,7 +117,7 @@ class RowWise(ShardedTables):
 class ColumnWise(ShardedTables):
     """Every rank holds dim / ranks columns of every table."""
 
-    def __init__(self, size: Dlrm) -> None:
+    def __init__(self, size: "Dlrm") -> None:
         super().__init__(size.tables, size.rows, _share(size.dim, "dim"))
 
     def look_up(self, indices: torch.Tensor) -> torch.Tensor:
@@ -136,7 +134,7 @@ class ColumnWise(ShardedTables):
 class Whole(ShardedTables):
     """The only rank holds everything; nothing travels."""
 
-    def __init__(self, size: Dlrm) -> None:
+    def __init__(self, size: "Dlrm") -> None:
         super().__init__(size.tables, size.rows, size.dim)
 
     def begin(self, indices: torch.Tensor, kind: type[Transfer]) -> Callable[[], torch.Tensor]:
@@ -145,14 +143,14 @@ class Whole(ShardedTables):
         return lambda: vectors
 
 
-SHARDED: dict[Sharding, Callable[[Dlrm], ShardedTables]] = {
+SHARDED: dict[Sharding, Callable[["Dlrm"], ShardedTables]] = {
     Sharding.TABLE: TableWise,
     Sharding.ROW: RowWise,
     Sharding.COLUMN: ColumnWise,
 }
 
 
-def sharded(size: Dlrm, sharding: Sharding) -> ShardedTables:
+def sharded(size: "Dlrm", sharding: Sharding) -> ShardedTables:
     return Whole(size) if dist.get_world_size() == 1 else SHARDED[sharding](size)
 
 

@@ -1,7 +1,5 @@
 """What every workload offers: a name, its parameters, and a training step that an intervention may disturb."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, fields
@@ -85,7 +83,7 @@ class Workload:
         """Ranks by kind of parallelism; the process group must be up. Replicated on every rank, unless stated."""
         return {"dp": dist.get_world_size()}
 
-    def build(self) -> Trainer:
+    def build(self) -> "Trainer":
         """Weights, optimizers and batches on this rank; the process group must be up."""
         raise NotImplementedError
 

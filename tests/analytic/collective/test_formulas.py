@@ -1,7 +1,5 @@
 """Collectives by specification: NCCL's protocols by hand, trees, in-network reduction, and what must always hold."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The model of a platform's collectives by hand, and what holds whatever its constants are."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 

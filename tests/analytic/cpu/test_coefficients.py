@@ -1,7 +1,5 @@
 """Prices: by hand, moved to another processor, fitted on calls of known prices, to YAML and back."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

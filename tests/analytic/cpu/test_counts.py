@@ -1,7 +1,5 @@
 """Counts of CPU ops by hand, and that more work never counts less."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Calls of graphs and of calibrations, as the fit takes them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

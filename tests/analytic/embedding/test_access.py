@@ -1,7 +1,5 @@
 """How lookups fall on rows, and what a cache keeps: small tables by hand, large ones by drawing lookups."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Batched lookups: by hand, against single tables, monotone."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import astuple
 

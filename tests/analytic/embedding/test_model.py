@@ -1,7 +1,5 @@
 """Embedding bags: hand-computed counts and times, and what must hold whatever the prices are."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

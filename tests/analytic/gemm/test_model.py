@@ -1,7 +1,5 @@
 """Matrix products by formula: hand-computed cases, and what must hold for every product and device."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Op calls of every family at a size, with the cost that the graph gives them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Which form answers which call, and what must hold on every GPU of the catalog."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Elementwise kernels without shapes: what names and launches state, by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """Sizes of linear layers and batches from the tiles of their forward and backward launches, by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

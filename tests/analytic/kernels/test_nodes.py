@@ -1,7 +1,5 @@
 """What compute nodes are bound by."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

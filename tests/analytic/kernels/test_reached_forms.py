@@ -1,7 +1,5 @@
 """Forms that traces reach by an op's name, its parts, its kernel's name, its cost or its run's card."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

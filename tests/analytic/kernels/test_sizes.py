@@ -1,7 +1,5 @@
 """Sizes that forms read off a call: what the recorded shapes, FLOPs and bytes say about it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace

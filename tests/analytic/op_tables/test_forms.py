@@ -1,7 +1,5 @@
 """Rows of an op table that reach forms of their own: chains, lookups."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Op tables: reading, what each row becomes, and what has no prediction."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The synthetic data set with two recordings of its test run, and answers by hand."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -45,7 +43,7 @@ class Scaled(Estimate):
     factor: float
     fits: Path | None = None  # how often it was fitted, appended to by `fit`
 
-    def fit(self, data: PreparedData, seed: int) -> Scaled:
+    def fit(self, data: PreparedData, seed: int) -> "Scaled":
         """One more line in `fits`."""
         if self.fits is not None:
             with self.fits.open("a") as file:

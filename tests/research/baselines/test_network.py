@@ -9,7 +9,7 @@ from gnnperf.gnn.models.gnn import MAX_RESIDUAL, WORK, TypedGNN
 from gnnperf.gnn.settings import ModelConfig
 from gnnperf.predict.gnn import BlendedPredictor, GnnPredictor
 from research.baselines.network import TrainedNetwork, fits_of
-from research.baselines.trivial import Analytic, Base
+from research.baselines.rows import Analytic, Base
 from tests.predict.doubled import doubling
 from tests.research.baselines.made_data import learner
 

@@ -12,8 +12,7 @@ from gnnperf.gnn.training.look import Log
 from research.baselines.hops import OneHop
 from research.baselines.judge import Fit, fitted
 from research.baselines.rows import TRIVIAL, requested_fits, simpler
-from research.baselines.table import Place, ensure_record
-from research.baselines.training import judged_rows, show_rows, validation_error, write_records
+from research.baselines.training import Place, ensure_record, judged_rows, show_rows, validation_error, write_records
 from research.baselines.trees import TREE_SETTINGS, Own
 from research.baselines.whole_steps import SameStep
 from research.evaluation.records import read_records

@@ -10,7 +10,7 @@ from gnnperf.predict.assembly import assemble
 from gnnperf.predict.intervals import question_about
 from gnnperf.predict.request import Mode
 from research.baselines.judge import Estimate
-from research.baselines.trivial import Analytic, Base, NearestNodes, OpConstant
+from research.baselines.rows import Analytic, Base, NearestNodes, OpConstant
 from research.baselines.whole_steps import MedianStep, NearestStep, RidgeStep, configuration
 
 

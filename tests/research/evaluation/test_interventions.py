@@ -12,11 +12,10 @@ from pandas.testing import assert_frame_equal
 from gnnperf.gnn.data.recordings import Recording, Repeats
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.whatif import Block, apply
-from research.evaluation.interventions import Trial, evaluate_pairs, relative_noise, summarize_trials
+from research.evaluation.interventions import Trial, evaluate_pairs, relative_noise, step_times_us, summarize_trials
 from research.evaluation.op_copies import OpSelector
 from research.evaluation.pairs import Change, Pair, Way, edits, read_pairs
 from research.evaluation.repeats import RepeatOp
-from research.evaluation.step_times import step_times_us
 from tests.gnn.data.data_sets import recording
 from tests.whatif.loops import loop
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 
 from gnnperf.whatif import Place
-from research.evaluation.pauses import Pause
-from research.evaluation.step_times import step_times_us
+from research.evaluation.interventions import step_times_us
+from research.evaluation.pairs import Pause
 from tests.whatif.loops import loop
 
 

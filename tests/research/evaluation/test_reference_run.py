@@ -10,11 +10,11 @@ from toys import make_graph
 from gnnperf.core.schema import NodeType, Relation, Segment
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
 from gnnperf.whatif import Block, Edit, Place, apply
+from research.evaluation.interventions import step_times_us
 from research.evaluation.op_copies import OpSelector
-from research.evaluation.pauses import Pause
+from research.evaluation.pairs import Pause
 from research.evaluation.reference_run import LatenciesOf, WaitAs, changed_inputs, transfers
 from research.evaluation.repeats import RepeatOp
-from research.evaluation.step_times import step_times_us
 from tests.whatif.loops import loop
 
 

@@ -10,9 +10,9 @@ from toys import make_graph
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import NodeType, Relation, Segment
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
+from research.evaluation.interventions import step_times_us
 from research.evaluation.op_copies import OpSelector, insert_copies
 from research.evaluation.repeats import RepeatOp, RunOnce, repeated_calls
-from research.evaluation.step_times import step_times_us
 from tests.whatif.loops import loop, of
 from tests.whatif.test_graph_rewrite import row
 

@@ -1,8 +1,9 @@
-"""Which closed form a row has, and constants that know what they were fitted on."""
+"""Which rows train, which closed form a row has, and constants that know what they were fitted on."""
 
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -13,12 +14,12 @@ from gnnperf.analytic.gemm.model import tiled_us
 from gnnperf.analytic.kernels.call import KernelCall, Setting
 from gnnperf.analytic.memory_bound.constants import default_memory_constants
 from research.fitting import forms
+from research.fitting.forms import GENERATION, NO_DEVICE, NO_FORM, sampled, usable
 from research.fitting.forms import retained_forms as keep
 from research.fitting.gemm import measured
 from research.fitting.memory import device_us
-from research.fitting.rows import usable
 from research.tables import spec_of
-from tests.research.op_rows import A100, V100, add_rows, convolution_rows, product_rows, table
+from tests.research.op_rows import A100, T4, V100, add_rows, convolution_rows, product_rows, table
 
 SHIPPED = replace(forms.shipped_forms(), devices=(A100, V100))
 
@@ -86,3 +87,24 @@ def test_constants_are_fitted_once_and_come_back_whole(tmp_path: Path, monkeypat
     assert again.gemm == forms.shipped_forms().gemm
     assert again.memory == default_memory_constants()
     assert again.convolution == default_convolution_constants()
+
+
+def test_generations_come_from_the_catalog() -> None:
+    rows = usable(table(product_rows((A100, T4)))).rows
+    assert rows.groupby("device")[GENERATION].first().to_dict() == {A100: "ampere", T4: "turing"}
+
+
+def test_what_cannot_train_is_counted() -> None:
+    unknown = product_rows((V100,)).assign(device="Voodoo 2")
+    backward = add_rows().assign(direction="backward")
+    result = usable(table(product_rows((V100,)), unknown, backward))
+    assert len(result.rows) == 6
+    assert result.dropped == {f"toys: {NO_DEVICE}": 6, f"toys: {NO_FORM}": 3}
+
+
+def test_samples_are_of_every_group_and_repeat() -> None:
+    rows = product_rows((A100, V100))
+    places = sampled(rows, 2, ["device"], seed=3)
+    assert rows["device"].iloc[places].value_counts().to_dict() == {A100: 2, V100: 2}
+    assert np.array_equal(places, sampled(rows, 2, ["device"], seed=3))
+    assert np.array_equal(sampled(rows, 99, ["device"], seed=0), np.arange(len(rows)))

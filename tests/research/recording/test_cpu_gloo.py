@@ -2,7 +2,7 @@ from collections import Counter
 
 from research.recording.cpu_gloo import cpu_again, cpu_gloo, parallelism
 from research.recording.plan import Change
-from research.recording.spec import RunSpec
+from research.recording.run import RunSpec
 
 PLAN = cpu_gloo()
 RUN = {run.name: run for run in PLAN.runs}

@@ -19,8 +19,7 @@ from research.recording.build import DAY_AXIS, _axes, build
 from research.recording.dataset import Outcome, calibrate_first, copy_calibration, record_all
 from research.recording.plan import Change, Pair, Plan
 from research.recording.probe import NoiseProbe, drift, fastest, probe_us
-from research.recording.run import Steps
-from research.recording.spec import RunSpec
+from research.recording.run import RunSpec, Steps
 from tests.research.recording.programs import TINY_DLRM, Doomed
 
 DLRM, DOOMED = RunSpec(TINY_DLRM), RunSpec(Doomed())

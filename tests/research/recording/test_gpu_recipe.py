@@ -3,10 +3,9 @@
 import json
 from pathlib import Path
 
+from research.evaluation.pairs import Change
 from research.recording.gpu_recipe import PLACES, Programs, gpu, gpu_programs
-from research.recording.plan import Change
-from research.recording.run import Steps, record_run
-from research.recording.spec import Sleep
+from research.recording.run import Sleep, Steps, record_run
 from research.recording.workloads.cnn import Cnn, Layout
 from research.recording.workloads.library_model import LibraryModel
 from research.recording.workloads.transformer import Transformer

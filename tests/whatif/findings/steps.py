@@ -1,7 +1,5 @@
 """Steps of a few calls, written down one after the other, for rules to look at."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

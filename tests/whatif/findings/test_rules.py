@@ -1,7 +1,5 @@
 """Each rule on a step that has what it looks for, and on one that has not; gains by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What becomes of suspects: judged by their edits, sorted by gain, dropped where nothing is to be gained."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -2,18 +2,35 @@
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import nn
+from torch.profiler import profile
 
 from gnnperf.core.errors import InputError
 from gnnperf.record.launcher import launch
-from research.recording.workloads.sharded_tables import Sharding
+from research.recording.workloads.dlrm import Dlrm
+from research.recording.workloads.exchange import Blocking
+from research.recording.workloads.moe import Moe
+from research.recording.workloads.random_graph import RandomGraph
+from research.recording.workloads.rl import Rl
+from research.recording.workloads.sharded_tables import Sharding, sharded
 from research.recording.workloads.workload import Place, Workload
 
 Ranks = list[dict[str, Any]]
+TABLES = Dlrm(tables=3, rows=7, dim=4, batch=3, pooling=2, bottom=(8,), top=(8,))
+EXPERTS = Moe(layers=1, width=32, experts=3, sequence=8, batch=2, hidden=16, vocabulary=20)
+ISOLATED: dict[str, Workload] = {
+    "dlrm": TABLES,
+    "padded": EXPERTS,
+    "uneven": replace(EXPERTS, padded=False),
+    "rl": Rl(hidden=8, num_envs=4, horizon=2),
+    "random_graph": RandomGraph(num_ops=8, scale=16_000, batch=4),
+}
 
 
 def results_of(main: Callable[..., None], folder: Path, *arguments: object, world_size: int = 2) -> Ranks:
@@ -63,3 +80,27 @@ def part_of(table: torch.Tensor, sharding: Sharding) -> torch.Tensor:
     own = table[rank::ranks]
     held[: len(own)] = own
     return held
+
+
+def isolated(folder: Path) -> None:
+    """Write the error of looked up vectors, and of every program its losses and the names of its collectives."""
+    result: dict[str, object] = {"difference": _difference()}
+    for name, workload in ISOLATED.items():
+        trainer = workload.build()
+        with profile() as profiled:
+            losses = [float(trainer.step()) for _ in range(3)]
+        collectives = {event.name for event in profiled.events() if event.name.startswith(("c10d::", "gloo:"))}
+        result[name] = {"losses": losses, "collectives": sorted(collectives)}
+    write(folder, result)
+
+
+def _difference() -> float:
+    torch.manual_seed(0)
+    weights = torch.randn(TABLES.tables, TABLES.rows, TABLES.dim)
+    indices = torch.randint(0, TABLES.rows, (TABLES.tables, TABLES.batch, TABLES.pooling))
+    tables = sharded(TABLES, Sharding.ROW)
+    for table, bag in enumerate(tables.bags):
+        assert isinstance(bag, nn.EmbeddingBag)
+        bag.weight.data = weights[table].clone()
+    rows = torch.stack([weights[t][indices[t]].sum(dim=1) for t in range(TABLES.tables)], dim=1)  # [B, T, D]
+    return float((tables.begin(indices, Blocking)() - rows).abs().max())

@@ -17,9 +17,7 @@ from research.recording.workloads.transformer import Transformer
 from research.recording.workloads.workload import Workload
 from tests.research.recording.programs import TINY_DLRM, exchange_ranks
 from tests.research.recording.workloads.expert_checks import compare
-from tests.research.recording.workloads.one_rank import PROGRAMS as ISOLATED
-from tests.research.recording.workloads.one_rank import isolated
-from tests.research.recording.workloads.ranks import Ranks, results_of, train
+from tests.research.recording.workloads.ranks import ISOLATED, Ranks, isolated, results_of, train
 
 CNN = Cnn(blocks=1, channels=4, image=8, batch=4)
 MOE = Moe(layers=1, width=32, experts=2, sequence=8, batch=4, hidden=16, vocabulary=20)
