@@ -73,6 +73,7 @@ $(STAMP):
 	@$(BIN)/python -m compileall -q gnnperf research tests
 	@$(BIN)/python predict.py trace=$(DATASET)/$$($(BIN)/python -c '$(HELD_OUT)') evidence=none quiet=true \
 	  out=$(VENV)/compiled
+	@$(BIN)/python -c 'from gnnperf.trace.scanner import Scanner; Scanner(bytes(99)).scanned(0, 9)'
 	@rm -rf $(VENV)/compiled $(VENV)/.installed-*
 	@touch $@
 
