@@ -8,7 +8,7 @@ from toys import make_graph
 
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.analytic.constants import default_constants
-from gnnperf.analytic.graph_launches import graph_launch_us, launched_kernels
+from gnnperf.analytic.predictor import graph_launch_us, launched_kernels
 from gnnperf.core.schema import NodeType, Relation, Segment
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware import load_cluster

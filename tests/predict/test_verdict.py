@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from gnnperf.gnn import StepMiss
-from gnnperf.predict.verdict import Use, Verdict, step_errors, verdict_of
+from gnnperf.predict.training import Use, Verdict, step_errors, verdict_of
 
 
 def errors(network: list[float], analytic: list[float], repeats: int = 1) -> pd.DataFrame:

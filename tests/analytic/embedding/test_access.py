@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnperf.analytic.embedding.counted_access import counted_access
+from gnnperf.analytic.embedding.calls import counted_access
 from gnnperf.analytic.embedding.model import power_access, zipf_access
 from gnnperf.graph.execution_graph import lookups_held
 

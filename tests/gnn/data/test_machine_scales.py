@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from synthetic import read
 
-from gnnperf.gnn.data.machine_scales import in_own_scale, machine_scales_of, scaled
-from gnnperf.gnn.data.prepare import DataConfig, prepare
+from gnnperf.gnn.data.prepare import DataConfig, in_own_scale, machine_scales_of, prepare, scaled
 from gnnperf.gnn.data.runs import IsolatedLabels, RunGraph, RunStep, typical
 from gnnperf.gnn.data.splits import Split
 

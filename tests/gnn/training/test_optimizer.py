@@ -3,10 +3,9 @@ from copy import deepcopy
 import torch
 
 from gnnperf.gnn.data.prepare import PreparedData
-from gnnperf.gnn.models.gnn import TypedGNN
-from gnnperf.gnn.models.message_passing import MESSAGE_RELATIONS
+from gnnperf.gnn.models.gnn import MESSAGE_RELATIONS, TypedGNN
 from gnnperf.gnn.settings import ModelConfig
-from gnnperf.gnn.training.optimizer import MOMENTUM, RELATIVE_STEP, Muon, orthogonalized
+from gnnperf.gnn.training.module import MOMENTUM, RELATIVE_STEP, Muon, orthogonalized
 
 
 def test_singular_values_come_to_about_one_and_zeros_stay() -> None:

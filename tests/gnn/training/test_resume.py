@@ -23,9 +23,8 @@ from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.settings import ModelConfig
 from gnnperf.gnn.training.config import OptimConfig, TrainConfig
 from gnnperf.gnn.training.evaluate import Processes, processes
-from gnnperf.gnn.training.fit import build_model, fit
+from gnnperf.gnn.training.fit import build_model, fit, resume_path
 from gnnperf.gnn.training.module import LatencyModule
-from gnnperf.gnn.training.resume import resume_path
 from tests.gnn.training.test_fit import config
 
 SMALL = ("trainer.progress_bar=false", "model.hidden_channels=8", "model.num_layers=1", "data.batch_size=2",
