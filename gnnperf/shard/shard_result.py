@@ -1,4 +1,4 @@
-"""The result of `gnnperf shard`: ranked placements, what they are compared with, what each rank has to do."""
+"""The result of `gnnperf shard`: judged and ranked placements, those compared with, what each rank has to do."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

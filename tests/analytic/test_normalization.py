@@ -1,4 +1,4 @@
-"""Kernels over rows: hand-computed times, and what must hold whatever the numbers are."""
+"""Kernels over rows, and fused attention: by hand, and what must hold whatever the numbers are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The analytical prediction: hand-computed numbers, and what must hold whatever the constants are."""
+"""The analytical prediction: hand-computed numbers, and what must hold whatever the constants are; graph launches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Roofs by hand: 1e12 bytes/s, 1e12 FLOP/s in float32."""
+"""By hand: roofs (1e12 bytes/s, 1e12 FLOP/s in float32), and arithmetic on the host."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 from round_device import DEVICE
 
 from gnnperf.analytic import rate_key_of
-from gnnperf.analytic.copies import host_work_us
 from gnnperf.analytic.memory_bound.constants import default_memory_constants
 from gnnperf.analytic.memory_bound.streams import sustained_bytes_per_s
+from gnnperf.analytic.predictor import host_work_us
 from gnnperf.analytic.roofs import Roof, roofs_of
 from gnnperf.hardware import load_cluster, load_device
 from gnnperf.hardware.spec import Measured

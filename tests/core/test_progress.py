@@ -1,4 +1,4 @@
-"""Bars: after two seconds; nothing where no one looks."""
+"""Bars: after two seconds; nothing where no one looks. A function for many items, here and in other processes."""
 
 import io
 import math

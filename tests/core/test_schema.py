@@ -1,4 +1,4 @@
-"""What files of others may hold: types and ranges of fields."""
+"""What files of others may hold: types and ranges of fields. Columns of texts: codes and texts, joined rows."""
 
 import math
 from collections.abc import Collection

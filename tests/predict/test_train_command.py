@@ -1,4 +1,4 @@
-"""`gnnperf train`: real recordings, few epochs; what train.py would do with the keys that the flags stand for."""
+"""`gnnperf train`: real recordings, few epochs; as train.py with the same keys; which model is favored, by hand."""
 
 import json
 import math

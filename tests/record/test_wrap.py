@@ -1,4 +1,4 @@
-"""`gnnperf record -- COMMAND` around real training scripts, in an environment that has torch and nothing else."""
+"""`gnnperf record -- COMMAND` around real training scripts, in an environment that has only torch; full disks."""
 
 import atexit
 import json

@@ -1,4 +1,4 @@
-"""Strict replay on made-up runs whose steps take known times."""
+"""Strict replay on made-up runs whose steps take known times, and alignment of two steps by content."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The training loop: prepared data and a configuration -> the weights of the best epoch, shrunk to what helps."""
+"""The training loop: prepared data and a configuration -> the weights of the best epoch, shrunk; resuming."""
 
 import logging
 import sys

@@ -1,4 +1,4 @@
-"""Embedding bags: hand-computed counts and times, and what must hold whatever the prices are."""
+"""Embedding bags: hand-computed counts and times, what holds whatever the prices are; how lookups fall on rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recordings as examples: mean labels over steps and recordings, step times from cards or from the trace."""
+"""Recordings as examples: mean labels, step times from cards or from the trace, typical steps on disk."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What another machine measured of the same runs."""
+"""What another machine measured of the same runs, and its recordings at the speed of our own."""
 
 from dataclasses import replace
 from pathlib import Path

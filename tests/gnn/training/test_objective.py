@@ -1,4 +1,4 @@
-"""Errors of nodes by hand."""
+"""Errors of nodes, and steps of the optimizer, by hand."""
 
 import math
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""From readings to files. The rounds' readings are made up, except in the last tests."""
+"""From readings to files, and lists of ops. The rounds' readings are made up, except in the last tests of `run`."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""Bounds are no longer than what the schedule of the graph gives, and near to it where kernels fill the step."""
+"""Bounds are no longer than the graph's schedule, and near it; the search finds what judging every candidate finds."""
 
 from collections import Counter
 from dataclasses import replace
