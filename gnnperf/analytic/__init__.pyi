@@ -5,11 +5,9 @@ from .collective.formulas import collective_us as collective_us
 from .constants import AnalyticConstants as AnalyticConstants
 from .constants import constants_from_plain as constants_from_plain
 from .constants import default_constants as default_constants
+from .constants import default_contention as default_contention
 from .constants import load_constants as load_constants
 from .constants_file import read_constants as read_constants
-from .contention_constants import default_contention as default_contention
-from .copies import CopyPath as CopyPath
-from .copies import path_of as path_of
 from .cpu.counts import Call as Call
 from .cpu.counts import between_bytes as between_bytes
 from .cpu.counts import product_sizes as product_sizes
@@ -37,6 +35,8 @@ from .op_tables.read_tables import OP as OP
 from .op_tables.read_tables import OpRow as OpRow
 from .op_tables.read_tables import read_op_rows as read_op_rows
 from .predictor import AnalyticPredictor as AnalyticPredictor
+from .predictor import CopyPath as CopyPath
+from .predictor import path_of as path_of
 from .roofline import rate_key_of as rate_key_of
 from .roofs import DeviceRoofs as DeviceRoofs
 from .roofs import Roof as Roof

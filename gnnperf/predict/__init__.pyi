@@ -12,7 +12,6 @@ from .composition import entry_point as entry_point
 from .composition.entry import EntryConfig as EntryConfig
 from .coverage import check_covered as check_covered
 from .gnn import predictor_of as predictor_of
-from .measurements import outlier_steps as outlier_steps
 from .rank_memory import memory_ahead as memory_ahead
 from .request import Mode as Mode
 from .request import Request as Request
@@ -23,6 +22,7 @@ from .step_prediction import RankMemory as RankMemory
 from .step_prediction import StepPrediction as StepPrediction
 from .step_prediction import WhatIfPrediction as WhatIfPrediction
 from .step_prediction import WithoutProfiler as WithoutProfiler
+from .step_prediction import outlier_steps as outlier_steps
 from .target import traced_name as traced_name
 from .throughput import Throughput as Throughput
 from .training import train as train

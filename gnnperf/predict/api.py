@@ -15,7 +15,6 @@ from gnnperf.hardware import ClusterSpec
 from gnnperf.predict import intervals
 from gnnperf.predict.advice import with_findings
 from gnnperf.predict.assembly import Question, assemble, choose_step, step_time_kind, time_us
-from gnnperf.predict.measurements import TraceMeasurements, evidence_name, trace_notes
 from gnnperf.predict.predictors import Bounds, Once, Predictors
 from gnnperf.predict.profiler import (
     RecordedProfiler,
@@ -26,7 +25,14 @@ from gnnperf.predict.profiler import (
     with_profiler_removed,
 )
 from gnnperf.predict.request import Mode, Profiler, Request, Stalls, TraceEvidence, check
-from gnnperf.predict.step_prediction import TRANSFER, StepPrediction, provenance
+from gnnperf.predict.step_prediction import (
+    TRANSFER,
+    StepPrediction,
+    TraceMeasurements,
+    evidence_name,
+    provenance,
+    trace_notes,
+)
 from gnnperf.predict.step_rates import with_throughput
 from gnnperf.predict.target import Target, choose_target, collective_models_text, num_nodes, placement_text, traced_name
 from gnnperf.predict.trace_evidence import TracePredictor

@@ -5,7 +5,7 @@
 
 Every collective waits for the last rank, so maxima over ranks add up. Hosts, launches and gaps are left out: they
 hardly depend on the placement; so is the addition of partial sums. What is found this way is judged by the schedule
-(`gnnperf.shard.judge`).
+(`gnnperf.shard.shard_result`).
 """
 
 from collections.abc import Mapping

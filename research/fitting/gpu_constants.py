@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from gnnperf.analytic import AnalyticConstants, fit_lags, load_constants, on_reference_host
-from gnnperf.analytic.graph_launches import CALL, KERNEL, launched_kernels
+from gnnperf.analytic.predictor import CALL, KERNEL, launched_kernels
 from gnnperf.graph import TYPICAL_ON_GPU, ExecutionGraph, ProfilerCost, build_graph, load_graph, without_profiler
 from gnnperf.hardware import conf_dir, default_cluster
 from gnnperf.predict.target import traced_device

@@ -1,7 +1,7 @@
 """The recipe for programs on a processor: forty small models of public libraries, to hold whole programs out.
 
 Runs are ordered by size, so that any prefix holds every program. The last runs are those of cpu-gloo, by which its
-labels and these have one scale (`gnnperf.gnn.data.machine_scales`).
+labels and these have one scale (`gnnperf.gnn.data.prepare`).
 """
 
 from collections.abc import Mapping, Sequence

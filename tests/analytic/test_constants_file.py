@@ -10,8 +10,8 @@ import pytest
 from msgspec import Meta
 
 from gnnperf.analytic import AnalyticPredictor
+from gnnperf.analytic.constants import ContentionConstants, CpuContention
 from gnnperf.analytic.constants_file import AboveZero, constants_from, read_constants, rounded
-from gnnperf.analytic.contention_constants import ContentionConstants, CpuContention
 from gnnperf.core.errors import InputError, require
 from gnnperf.hardware import load_cluster, load_device
 from gnnperf.hardware.contention import UNLIMITED, Bucket

@@ -1,4 +1,4 @@
-"""The analytical prediction: hand-computed numbers, and what must hold whatever the constants are."""
+"""The analytical prediction: hand-computed numbers, and what must hold whatever the constants are; graph launches."""
 
 from dataclasses import replace
 from typing import Any
@@ -12,10 +12,14 @@ from toys import make_graph, two_rank_graph
 from gnnperf.analytic import AnalyticConstants, AnalyticPredictor
 from gnnperf.analytic.constants import default_constants
 from gnnperf.analytic.gemm.model import gemm_us, products
+from gnnperf.analytic.predictor import graph_launch_us, launched_kernels
 from gnnperf.core.errors import InputError
-from gnnperf.core.schema import NodeType, Segment, Source
+from gnnperf.core.schema import NodeType, Relation, Segment, Source
+from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.prediction import Prediction
+from gnnperf.hardware import load_cluster
 from gnnperf.hardware.spec import ClusterSpec, DeviceSpec, LinkSpec
+from research.fitting.gpu_constants import fit_graph_launches
 
 # Round numbers: 1e12 FLOP/s and 1e12 bytes/s sustained, so 1e6 of either is 1 us.
 DEVICE = DeviceSpec(
@@ -275,3 +279,53 @@ def test_constants_of_another_kind_of_device_do_not_apply() -> None:
     assert latency(row, predictor=AnalyticPredictor(cpu)) == latency(row, predictor=AnalyticPredictor(gpu))
     unkind = replace(cpu, device_kind="", host_overhead_us={}, segment_us={"T4": 1.0})
     assert latency(row, predictor=AnalyticPredictor(unkind)) == pytest.approx(1.0)
+
+
+def launches(*kernels: int, latency_us: float = float("nan")) -> ExecutionGraph:
+    """One call per number of kernels; 1: a graph of a single kernel."""
+    rows: list[dict[str, object]] = []
+    edges = []
+    for count in kernels:
+        name = f"cudaGraphLaunch[{count} kernels]" if count > 1 else "gemm"
+        rows.append({"node_type": NodeType.HOST, "segment": Segment.T4, "event_name": "cudaGraphLaunch", "thread": 0,
+                     "latency_us": latency_us})  # fmt: skip
+        rows.append({"node_type": NodeType.COMPUTE, "event_name": name, "stream": 0, "device": 0})
+        edges.append((len(rows) - 2, len(rows) - 1, Relation.LAUNCHES))
+    return make_graph(rows, edges)
+
+
+def test_kernels_under_a_launch() -> None:
+    assert launched_kernels(launches(5, 1)).tolist() == [5, 0, 1, 0]
+
+
+def test_kernels_on_two_streams_add_up() -> None:
+    graph = launches(5, 3)
+    both = graph.edges.assign(src=0)
+    assert launched_kernels(ExecutionGraph(**{**graph.__dict__, "edges": both})).tolist() == [8, 0, 0, 0]
+
+
+def test_other_calls_launch_no_graph() -> None:
+    rows: list[dict[str, object]] = [
+        {"node_type": NodeType.HOST, "segment": Segment.T4, "event_name": "cudaLaunchKernel", "thread": 0},
+        {"node_type": NodeType.COMPUTE, "event_name": "gemm", "stream": 0, "device": 0},
+    ]
+    assert not launched_kernels(make_graph(rows, [(0, 1, Relation.LAUNCHES)])).any()
+
+
+def test_the_predictor_counts_kernels_and_the_hosts_speed() -> None:
+    cluster = load_cluster("dgx_a100")
+    constants = default_constants("gpu")
+    small, large = (AnalyticPredictor().predict(launches(n), cluster).latency_us[0] for n in (2, 500))
+    assert large == pytest.approx(graph_launch_us(np.array([500.0]), constants)[0] / cluster.host_speed)
+    assert large - small == pytest.approx(498 * constants.graph_launch_us["kernel"] / cluster.host_speed)
+
+
+def test_a_fit_finds_call_and_kernel() -> None:
+    graphs = [launches(n, latency_us=10.0 + 0.5 * n) for n in (1, 10, 100, 1000)]
+    fitted = fit_graph_launches(graphs, default_constants())
+    assert graph_launch_us(np.array([50.0]), fitted)[0] == pytest.approx(35.0, rel=0.05)
+
+
+def test_without_launches_nothing_changes() -> None:
+    assert fit_graph_launches([], default_constants()) == default_constants()
+    assert fit_graph_launches([launches(3)], default_constants()) == default_constants()  # no labels

@@ -16,9 +16,9 @@ from gnnperf.gnn import DeviceIntervals
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
 from gnnperf.hardware import load_cluster, load_device
 from gnnperf.predict import Request, api, composed, predict, ratios
-from gnnperf.predict.measurements import LEAST_CALLS, TraceMeasurements, outlier_steps
 from gnnperf.predict.ratios import CLUSTER, EDIT, LINK, REPEAT, WORLD_SIZE, step_bounds, step_ratio_intervals
 from gnnperf.predict.request import TraceEvidence, check
+from gnnperf.predict.step_prediction import LEAST_CALLS, TraceMeasurements, outlier_steps
 from gnnperf.predict.trace_evidence import SHORT, unmodeled_ratio
 from gnnperf.report.console import print_summary
 from gnnperf.report.json_document import document

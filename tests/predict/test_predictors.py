@@ -22,10 +22,10 @@ from gnnperf.predict.api import NO_CHECKPOINT, predict
 from gnnperf.predict.assembly import assemble
 from gnnperf.predict.edited import with_edits
 from gnnperf.predict.measured import read_measured, tensor_shapes
-from gnnperf.predict.measurements import COPY
 from gnnperf.predict.predictors import Predictors
 from gnnperf.predict.ratios import retained
 from gnnperf.predict.request import Mode, Request, TraceEvidence
+from gnnperf.predict.step_prediction import COPY
 from gnnperf.predict.trace_evidence import BY_LINK, TracePredictor, family_ratios, host_ratio
 from gnnperf.report.json_document import document
 from gnnperf.report.text import comparison

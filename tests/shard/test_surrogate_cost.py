@@ -10,9 +10,9 @@ from gnnperf.core.schema import NodeType
 from gnnperf.generate.recommendation.build import build_recommendation
 from gnnperf.generate.recommendation.plan import Placed, Placement, Split
 from gnnperf.schedule import schedule_with_contention
-from gnnperf.shard.judge import DENSE, awaited_ranks, judged
 from gnnperf.shard.placement_search import random_placements
 from gnnperf.shard.problem import ELEMENTS, INDICES, LOOKED_UP, MEMORY, SUMMED, UPDATED, Problem, on_ranks, ways
+from gnnperf.shard.shard_result import DENSE, awaited_ranks, judged
 from gnnperf.shard.surrogate_cost import Surrogate, surrogate
 from tests.shard.problems import problem, tables
 

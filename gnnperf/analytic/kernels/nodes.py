@@ -7,7 +7,7 @@ import pandas as pd
 
 from gnnperf.analytic.constants import default_constants
 from gnnperf.analytic.cpu.counts import ARITHMETIC, AT_ONCE, CALLS, COUNTS, KEYS, TRAFFIC
-from gnnperf.analytic.embedding.counted_access import with_counts
+from gnnperf.analytic.embedding.calls import with_counts
 from gnnperf.analytic.kernels.call import Array, Bound, KernelCall, KernelTimes
 from gnnperf.analytic.kernels.dispatch import bounds, has_forms, kernel_times, roofline_us
 from gnnperf.analytic.kernels.launched import launched_us

@@ -97,7 +97,7 @@ class Transfer:
 class Copy:
     """Bytes between device and host, or between host and drive."""
 
-    name: str  # as a profiler writes copies (gnnperf.analytic.copies.path_of knows the direction by it)
+    name: str  # as a profiler writes copies (gnnperf.analytic.predictor.path_of knows the direction by it)
     moved_bytes: float  # that go over
     dtype: str  # of the values
     phase: Phase  # part of the step

@@ -9,8 +9,7 @@ from round_device import CONSTANTS, DEVICE, ROUND
 from traces import Event, call, kernel, mark, op, run_of, trace
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.analytic.embedding.calls import lookups_us
-from gnnperf.analytic.embedding.counted_access import counted_access, with_counts
+from gnnperf.analytic.embedding.calls import counted_access, lookups_us, with_counts
 from gnnperf.analytic.embedding.model import Lookups, lookup_costs, lookup_us
 from gnnperf.analytic.kernels.call import KernelCall, LookupAccess
 from gnnperf.analytic.kernels.dispatch import kernel_times

@@ -14,7 +14,7 @@ from research.evaluation.interventions import step_times_us
 from research.evaluation.op_copies import OpSelector, insert_copies
 from research.evaluation.repeats import RepeatOp, RunOnce, repeated_calls
 from tests.whatif.loops import loop, of
-from tests.whatif.test_graph_rewrite import row
+from tests.whatif.test_streams import row
 
 MM = OpSelector("aten::mm")
 
