@@ -271,7 +271,7 @@ def _decoded(data: Text, where: str) -> "Parts":
 
 def _scans() -> Callable[[Text], Callable[[int, int], Stretch | None]] | None:
     """What makes what scans stretches of a text; None while too little was read for numba, which loads slowly."""
-    if _read_bytes < SCANNED_BYTES and "numba" not in sys.modules:
+    if sys.byteorder != "little" or (_read_bytes < SCANNED_BYTES and "numba" not in sys.modules):
         return None
     from gnnperf.trace.scanner import Scanner
 
@@ -282,13 +282,12 @@ def _of_spans(data: Text, where: str, spans: Sequence[kineto.Span]) -> "Parts":
     """The spans of a text; of a long one, threads or copies of this process read the later shares."""
     global _read_bytes
     _read_bytes += len(data)
-    scans = _scans()
+    scans, count = _scans(), max(min(copyable_cores(), len(spans) // STRETCHES_PER_COPY), 1)
     # If the first stretch between head and tail can be scanned: threads, which need not send what they read.
     by_threads = scans is not None and len(spans) > 2 and scans(data)(*spans[1]) is not None
     if by_threads:
         several = [spans[1:-1][i : i + SCANNED_AT_ONCE] for i in range(0, len(spans) - 2, SCANNED_AT_ONCE)]
         spans = [spans[0], *((one[0][0], one[-1][1]) for one in several), spans[-1]]
-    count = max(min(copyable_cores(), len(spans) // STRETCHES_PER_COPY), 1)
     size = -(-len(spans) // count)
 
     def read(begin: int) -> "Parts":

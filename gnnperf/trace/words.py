@@ -33,7 +33,7 @@ def eight(_: Any, array: Any, at: Any) -> Any:
 
 @numba.njit(cache=True)
 def _tail(text: Any, at: int, end: int) -> Any:
-    """The last one to seven bytes of a word."""
+    """The last one to seven bytes of a word, on little-endian machines."""
     return eight(text, at) & ((np.int64(1) << 8 * (end - at)) - 1)
 
 
