@@ -1,7 +1,5 @@
 """Small tools to build node and edge tables column by column, without a Python loop over rows."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,7 +35,7 @@ def node_table(num_nodes: int, **columns: object) -> pd.DataFrame:
     return pd.DataFrame(data, copy=False)
 
 
-def _categorical(value: object, num_nodes: int) -> pd.Categorical[Any]:
+def _categorical(value: object, num_nodes: int) -> "pd.Categorical[Any]":
     """A categorical from a categorical, an array of strings (None unknown), or one value for all rows."""
     if isinstance(value, pd.Categorical):
         return value
@@ -116,7 +114,7 @@ class EdgeList:
         ends = np.asarray(src, np.int64), np.asarray(dst, np.int64)
         self.parts.append((*ends, str(relation), str(evidence), lag_class))
 
-    def shifted(self, offset: int) -> EdgeList:
+    def shifted(self, offset: int) -> "EdgeList":
         """The same edges with all node ids moved by `offset`."""
         return EdgeList([(s + offset, d + offset, r, e, c) for s, d, r, e, c in self.parts])
 

@@ -1,7 +1,5 @@
 """Tables that every rendering of a prediction shares, made of nodes.parquet: by op, type, phase, family, rank."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -83,7 +81,7 @@ def _slices(graph: ExecutionGraph, start_us: np.ndarray, end_us: np.ndarray) -> 
     })  # fmt: skip
 
 
-def _lanes(nodes: pd.DataFrame) -> pd.Categorical[str]:
+def _lanes(nodes: pd.DataFrame) -> "pd.Categorical[str]":
     """[num_nodes] the host thread or device stream a node runs on, in the order of the alphabet."""
     thread, stream = nodes["thread"].to_numpy(np.int64), nodes["stream"].to_numpy(np.int64)
     code, distinct = pd.factorize(np.where(thread >= 0, 2 * thread, np.where(stream >= 0, 2 * stream + 1, -1)))

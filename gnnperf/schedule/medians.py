@@ -1,7 +1,5 @@
 """Measured latencies and lags; and medians per class of nodes and edges, fitted on other steps or other ranks."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -87,7 +85,7 @@ def _edge_keys(graph: ExecutionGraph, rows: np.ndarray) -> pd.DataFrame:
     return pd.DataFrame({name: _named(column, at) for name, (column, at) in of.items()})
 
 
-def _named(column: pd.Series, rows: np.ndarray) -> pd.Categorical[str]:
+def _named(column: pd.Series, rows: np.ndarray) -> "pd.Categorical[str]":
     """[len(rows)] with "" for what is missing; without a text per row, of which there are millions."""
     given = column.astype("category").cat
     names = [str(name) for name in given.categories if name != ""]

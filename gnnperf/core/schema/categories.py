@@ -1,7 +1,5 @@
 """Columns of texts as categories: what pandas takes long for, on the many small columns of a graph."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -12,13 +10,13 @@ import pandas as pd
 FEW = 1000  # texts of a dtype that is kept: steps of one program have the same ones
 
 
-def categorical(codes: np.ndarray, texts: Sequence[str]) -> pd.Categorical[Any]:
+def categorical(codes: np.ndarray, texts: Sequence[str]) -> "pd.Categorical[Any]":
     """[n] from codes (-1 null) and the text of each code; texts differ."""
     make = _kept_dtype if len(texts) <= FEW else _dtype
     return pd.Categorical.from_codes(codes, dtype=make(tuple(texts)), validate=False)
 
 
-def in_use(codes: np.ndarray, texts: Sequence[str]) -> pd.Categorical[Any]:
+def in_use(codes: np.ndarray, texts: Sequence[str]) -> "pd.Categorical[Any]":
     """[n] from codes (-1 null) of `texts`, without the texts that no row has."""
     used = np.bincount(codes.astype(np.intp) + 1, minlength=len(texts) + 1)[1:] > 0
     number = np.append(np.cumsum(used) - 1, -1)
@@ -37,7 +35,7 @@ def categories_of(column: pd.Series) -> list[str]:
     return list(array.categories.to_numpy(dtype=object))
 
 
-def merged(columns: Sequence[pd.Series]) -> pd.Categorical[Any]:
+def merged(columns: Sequence[pd.Series]) -> "pd.Categorical[Any]":
     """All rows of categorical columns, below each other."""
     known = [categories_of(column) for column in columns]
     number = {text: code for code, text in enumerate(dict.fromkeys(text for texts in known for text in texts))}

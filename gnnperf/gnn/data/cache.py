@@ -3,8 +3,6 @@
 Graphs are tensors and JSON. torch.load(weights_only=True) reads them: it unpickles no types but tensors and plain ones.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json
@@ -95,7 +93,7 @@ def content_digest(*parts: object) -> str:
     return digest.hexdigest()[:32]
 
 
-def _add(digest: hashlib._Hash, value: object) -> None:
+def _add(digest: "hashlib._Hash", value: object) -> None:
     """Type and length come first, so that a list is not taken for the elements next to it."""
     digest.update(f"{type(value).__name__} {len(value) if isinstance(value, Sized) else 0} ".encode())
     if isinstance(value, torch.Tensor):
