@@ -318,7 +318,6 @@ def read_stretches(reader: EventReader, stretches: Iterator[list[Any] | Stretch]
     for events in stretches:
         add(parts, Structs.of(events) if isinstance(events, list) else events)
         del events  # before the next stretch is decoded
-    parts.columns = [_stacked(parts.columns)] if parts.columns else []
     parts.head, parts.dropped = reader.head, reader.dropped
     return parts
 
