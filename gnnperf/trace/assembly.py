@@ -270,7 +270,7 @@ def _decoded(data: Text, where: str) -> "Parts":
 
 
 def _scans() -> Callable[[Text], Callable[[int, int], Stretch | None]] | None:
-    """What makes what scans stretches of a text; None while too little was read for numba, which loads slowly."""
+    """A text -> the function that scans its stretches; None while too little was read for numba, which loads slowly."""
     if sys.byteorder != "little" or (_read_bytes < SCANNED_BYTES and "numba" not in sys.modules):
         return None
     from gnnperf.trace.scanner import Scanner

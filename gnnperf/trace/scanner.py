@@ -49,6 +49,7 @@ _KINDS[_CATEGORIES.index(kineto.FLOW)] = FLOW_KIND
 _KINDS[_CATEGORIES.index("mtia_ccp_events")] = UNSCANNED
 MIN_EVENT_BYTES = 24  # of an event that is read: its phase and a category
 LONGEST_US = len(str(LARGEST_US))  # digits
+MOST_WORDS = 1 << 17  # of a list; all lists then take 42 MB, and their bytes 84 MB at most
 
 # What a byte can be.
 SPACE, STOPS_TEXT, IN_NUMBER, STOPS_WORD, NESTS = 1, 2, 4, 8, 16
@@ -320,7 +321,7 @@ class Scanner:
     def __init__(self, data: Text) -> None:
         self.text = np.frombuffer(data, np.uint8)
         self.words = Words(NUM_LISTS)
-        self.codes = [np.zeros(0, np.int32)] * (NUM_LISTS)  # number of a word -> its code in `assembly.Parts`, or -1
+        self.codes = [np.zeros(0, np.int32)] * NUM_LISTS  # number of a word -> its code in `assembly.Parts`, or -1
 
     def scanned(self, begin: int, end: int) -> "Scanned | None":
         """The events between two places of the text; None: they are to be decoded."""
@@ -328,6 +329,8 @@ class Scanner:
             return None
         rows = np.empty(((end - begin) // MIN_EVENT_BYTES + 1, WIDTH), np.int64)
         while (num := _scan(self.text, begin, end, self.words.words, self.words.arena, rows)) == FULL:
+            if self.words.most >= MOST_WORDS:
+                return None
             self.words.grow()
         return None if num < 0 else Scanned(self, rows[:num])
 

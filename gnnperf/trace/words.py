@@ -96,22 +96,22 @@ class Words:
     """Lists of words; `words` [num_lists, 4 n + 2] as above, n a power of two, and `arena`, equal bytes for each."""
 
     def __init__(self, num_lists: int, most: int = 1 << 11, num_bytes: int = 1 << 17) -> None:
-        self.words = np.zeros((num_lists, 4 * most + 2), np.int64)
+        self.most, self.words = most, np.zeros((num_lists, 4 * most + 2), np.int64)
         self.words[:, 1] = np.arange(num_lists) * num_bytes
         self.words[:, 2 * most + 2 :] = -1
         self.arena = np.empty(num_lists * num_bytes, np.uint8)
 
     def grow(self) -> None:
         """Four times the room."""
-        (num_lists, width), before = self.words.shape, self.words
-        most, num_bytes = width // 4, len(self.arena) // num_lists
+        num_lists, most, before = len(self.words), self.most, self.words
+        num_bytes = len(self.arena) // num_lists
         new = Words(num_lists, 4 * most, 4 * num_bytes)
         new.words[:, 0] = before[:, 0]
         new.words[:, 1 : most + 2] = before[:, 1 : most + 2] - before[:, 1:2] + new.words[:, 1:2]
         new.words[:, 4 * most + 2 : 5 * most + 2] = before[:, most + 2 : 2 * most + 2]
         new.arena.reshape(num_lists, -1)[:, :num_bytes] = self.arena.reshape(num_lists, -1)
         _place_all(new.words)
-        self.words, self.arena = new.words, new.arena
+        self.most, self.words, self.arena = new.most, new.words, new.arena
 
     def word(self, listed: int, number: int) -> bytes:
         """The word of a number."""

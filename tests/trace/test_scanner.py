@@ -88,6 +88,13 @@ def test_names_and_texts_without_end_are_numbered() -> None:
     assert [parts.names.uniques()[code] for code in parts.columns[0]["name"]] == names
 
 
+def test_a_text_with_more_words_than_there_may_be_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scanner, "MOST_WORDS", 2048)
+    few, many = (b",".join(b'{"ph": "X", "cat": "cpu_op", "name": "%d"}' % k for k in range(n)) for n in (2048, 2049))
+    assert len(_scan(few).kind) == 2048
+    assert _scan(many) is None
+
+
 @given(st.lists(st.binary(max_size=30), max_size=40))
 def test_a_word_has_one_number_in_the_order_of_first_appearance(texts: list[bytes]) -> None:
     words = Words(2, most=4, num_bytes=64)
