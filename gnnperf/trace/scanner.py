@@ -2,7 +2,7 @@
 
 msgspec makes a struct of each event, whose fields become columns one by one; here no event is an object. A stretch with
 anything that profilers rarely write (numbers as texts or with exponents, a key twice, a thread that is a text) is given
-up, and `kineto.Reader` decodes it: both give the same columns.
+up, and `kineto.Reader` decodes it: both give the same columns. Values that are skipped need not be sound JSON.
 
     {"ph": "X", "cat": "kernel", "name": "gemm", "ts": 1.5, "args": {"stream": 7, "grid": [1, 1, 1]}}
          |           |              |           |                        |           |

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -56,6 +57,25 @@ def test_scanned_events_have_the_columns_of_decoded_ones(events: list[dict[str, 
     assert scanned is not None
     decoded = kineto.Reader(b"", "")._events(b"[" + text + b"]")
     assert _read(iter([scanned])) == _read(iter([decoded]))
+
+
+BREAKS = [b"", b'"', b"\\", b"{", b"}", b"[", b"]", b",", b":", b"9", b"-", b".", b"e", b"null", b"NaN", b"\x00", b"\xff"]
+
+
+@given(EVENTS.filter(bool), st.integers(0, 4000), st.integers(0, 3), st.sampled_from(BREAKS))
+def test_a_broken_text_is_given_up_or_has_the_columns_of_what_is_decoded(
+    events: list[dict[str, Any]], place: int, removed: int, put: bytes
+) -> None:
+    text = b",".join(json.dumps(event).encode() for event in events)
+    at = place % len(text)
+    broken = text[:at] + put + text[at + removed :]
+    scanned = _scan(broken)
+    if scanned is not None:
+        try:
+            expected = _read(iter([kineto.Reader(b"", "")._events(b"[" + broken + b"]")]))
+            assert _read(iter([scanned])) == expected
+        except (msgspec.DecodeError, UnicodeDecodeError):  # broken where nothing is read, or in a name
+            pass
 
 
 KERNEL = '{"ph": "X", "cat": "kernel", "name": "k", "tid": 7, "ts": 1, "args": {"stream": 7}}'
