@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnnperf.trace import assembly, kineto, scanner
+from gnnperf.trace.columns import lane_column
 from gnnperf.trace.words import FULL, SLACK_BYTES, Words, number_of
 
 TAIL = b"," + json.dumps({"ph": "M", "name": "process_name"}).encode()
@@ -42,7 +43,8 @@ def _read(stretches: Iterator[Any]) -> tuple[dict[str, list[Any]], object]:
     values: dict[str, list[Any]] = {name: np.nan_to_num(column, nan=-1.0).tolist() for name, column in columns.items()}
     for name, codes in parts.codes().items():
         values |= {name: [codes.uniques()[code] or -1 if code >= 0 else -1 for code in values.get(name, [])]}
-    flows = [(*f[:2], -1 if f[2] is None else f[2], f[3]) for f in parts.flows]
+    lanes = lane_column([f[2] for f in parts.flows]).tolist()
+    flows = [(*f[:2], lane, f[3]) for f, lane in zip(parts.flows, lanes, strict=True)]
     return values, (parts.metadata, flows, parts.size)
 
 
