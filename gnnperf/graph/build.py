@@ -295,10 +295,12 @@ def graph_of_corrected(run: RunTrace) -> ExecutionGraph:
     return _joined(run).validate()
 
 
+# Columns of nodes that collective nodes and hardware are made of.
 FOR_OTHERS = ["node_type", "rank", "step", "op_name", "phase", "dtype", "collective", "group_size"]
 
 
 def _joined(run: RunTrace) -> ExecutionGraph:
+    """The graph of all ranks, which is not checked yet."""
     base = run_base_time_ns(run)
     events = [rank_events(table, base) for table in run.tables]
     windows = step_windows(events)

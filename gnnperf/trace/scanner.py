@@ -51,6 +51,10 @@ MIN_EVENT_BYTES = 24  # of an event that is read: its phase and a category
 LONGEST_US = len(str(LARGEST_US))  # digits
 MOST_WORDS = 1 << 17  # of a list; all lists then take 42 MB, and their bytes 84 MB at most
 
+QUOTE, ESCAPE, COMMA, COLON, MINUS, POINT, ZERO, NINE = b'"\\,:-.09'
+OBJECT, OBJECT_END, LIST = b"{}["
+COMPLETE, OF_TRUE, OF_FALSE, OF_NULL = b"Xtfn"  # an event with a duration; first letters
+
 # What a byte can be.
 SPACE, STOPS_TEXT, IN_NUMBER, STOPS_WORD, NESTS = 1, 2, 4, 8, 16
 CLASS = np.array([
@@ -113,9 +117,9 @@ def _after_text(text: Any, at: int, end: int) -> int:
             continue
         while not CLASS[text[at]] & STOPS_TEXT:
             at += 1
-        if text[at] == 34:
+        if text[at] == QUOTE:
             return at + 1 if at < end else 0
-        if text[at] != 92:
+        if text[at] != ESCAPE:
             return 0
         at += 2
     return 0
@@ -130,11 +134,11 @@ def _after_nested(text: Any, at: int, end: int) -> int:
         at += 1
         if not CLASS[byte] & NESTS:
             continue
-        if byte == 34:
+        if byte == QUOTE:
             at = _after_text(text, at - 1, end)
             if at == 0:
                 return 0
-        elif byte == 91 or byte == 123:
+        elif byte in (LIST, OBJECT):
             depth += 1
         else:
             depth -= 1
@@ -146,23 +150,23 @@ def _after_nested(text: Any, at: int, end: int) -> int:
 @numba.njit(cache=True)
 def _after_word(text: Any, at: int, end: int) -> int:
     """Behind a number, true, false or null; 0: it is none of these."""
-    begin, is_number = at, text[at] == 45 or 48 <= text[at] <= 57
+    begin, is_number = at, text[at] == MINUS or ZERO <= text[at] <= NINE
     while at < end and (CLASS[text[at]] & IN_NUMBER if is_number else not CLASS[text[at]] & STOPS_WORD):
         at += 1
     first, size = text[begin], at - begin
-    is_word = is_number or (size == 4 and (first == 116 or first == 110)) or (size == 5 and first == 102)
+    is_word = is_number or (size == 4 and first in (OF_TRUE, OF_NULL)) or (size == 5 and first == OF_FALSE)
     return at if is_word and CLASS[text[at]] & STOPS_WORD else 0
 
 
 @numba.njit(cache=True)
 def _integer(text: Any, at: int, end: int) -> Any:
     """A whole number, -1 if it is too large for an identifier; whether it is one."""
-    is_negative = text[at] == 45
+    is_negative = text[at] == MINUS
     if is_negative:
         at += 1
     value = np.int64(0)
     for place in range(at, end):
-        digit = np.int64(text[place]) - 48
+        digit = np.int64(text[place]) - ZERO
         if digit < 0 or digit > 9:
             return 0, False
         value = value * 10 + digit
@@ -174,13 +178,13 @@ def _integer(text: Any, at: int, end: int) -> Any:
 @numba.njit(cache=True)
 def _nanoseconds(text: Any, at: int, end: int) -> Any:
     """ns of a number of us with at most three decimals that count; whether it is one."""
-    is_negative = text[at] == 45
+    is_negative = text[at] == MINUS
     if is_negative:
         at += 1
     value, digits, decimals = np.int64(0), 0, -1
     for place in range(at, end):
-        digit = np.int64(text[place]) - 48
-        if digit == -2 and decimals < 0:
+        digit = np.int64(text[place]) - ZERO
+        if text[place] == POINT and decimals < 0:
             decimals = 0
         elif digit < 0 or digit > 9 or (decimals >= 3 and digit > 0):
             return 0, False
@@ -205,7 +209,7 @@ def _scan(text: Any, begin: int, end: int, words: Any, arena: Any, rows: Any) ->
             number_of(_CATEGORY_TEXT, at, _CATEGORY_ENDS[category], CATEGORIES, words, arena)
     at, num = _after_space(text, begin, end), 0
     while at < end:
-        if text[at] != 123 or num == len(rows):
+        if text[at] != OBJECT or num == len(rows):
             return -1
         for key in range(WIDTH):
             rows[num, key] = -1
@@ -213,11 +217,11 @@ def _scan(text: Any, begin: int, end: int, words: Any, arena: Any, rows: Any) ->
         rows[num, BEGIN], kind, seen, depth = at, -1, np.int64(0), 1
         spans[NAME] = at
         at = _after_space(text, at + 1, end)
-        if text[at] == 125:
+        if text[at] == OBJECT_END:
             depth = 0
             at += 1
         while depth > 0:
-            after = _after_text(text, at, end) if text[at] == 34 else 0
+            after = _after_text(text, at, end) if text[at] == QUOTE else 0
             if after == 0:
                 return -1
             key = _key(text, at + 1, after - 1)
@@ -228,19 +232,19 @@ def _scan(text: Any, begin: int, end: int, words: Any, arena: Any, rows: Any) ->
                     return -1
                 seen |= np.int64(1) << key
             at = _after_space(text, after, end)
-            if text[at] != 58:
+            if text[at] != COLON:
                 return -1
             at = _after_space(text, at + 1, end)
             byte = text[at]
-            if key == ARGS and byte == 123:
+            if key == ARGS and byte == OBJECT:
                 depth = 2
                 at = _after_space(text, at + 1, end)
-                if text[at] != 125:
+                if text[at] != OBJECT_END:
                     continue
                 after = at  # no arguments: as if the last one ended here
-            elif byte == 34:
+            elif byte == QUOTE:
                 after = _after_text(text, at, end)
-            elif byte == 91 or byte == 123:
+            elif byte in (LIST, OBJECT):
                 after = _after_nested(text, at, end)
             else:
                 after = _after_word(text, at, end)
@@ -251,7 +255,7 @@ def _scan(text: Any, begin: int, end: int, words: Any, arena: Any, rows: Any) ->
             elif FIRST_TEXT <= key < COLLECTIVE:
                 spans[key] = at, after
                 rows[num, key] = 0
-            elif byte == 34:
+            elif byte == QUOTE:
                 if key == PH:
                     rows[num, PH] = text[at + 1] if after == at + 3 else -1
                 elif key == CAT:
@@ -267,7 +271,7 @@ def _scan(text: Any, begin: int, end: int, words: Any, arena: Any, rows: Any) ->
                     rows[num, COLLECTIVE] = 0
                 else:
                     return -1
-            elif byte == 110 and key != PH and key != NAME:
+            elif byte == OF_NULL and key != PH and key != NAME:
                 pass
             elif key in (TS, DUR):
                 rows[num, key], is_sound = _nanoseconds(text, at, after)
@@ -280,14 +284,14 @@ def _scan(text: Any, begin: int, end: int, words: Any, arena: Any, rows: Any) ->
             else:
                 return -1
             at = _after_space(text, after, end)
-            while text[at] == 125 and depth > 0 and at < end:
+            while text[at] == OBJECT_END and depth > 0 and at < end:
                 depth -= 1
                 at = _after_space(text, at + 1, end)
             if depth > 0:
-                if text[at] != 44:
+                if text[at] != COMMA:
                     return -1
                 at = _after_space(text, at + 1, end)
-        is_read = kind >= 0 and rows[num, PH] == 88
+        is_read = kind >= 0 and rows[num, PH] == COMPLETE
         if kind == FLOW_KIND and rows[num, PH] < 0:
             return -1
         if is_read or kind == FLOW_KIND:
@@ -309,7 +313,7 @@ def _scan(text: Any, begin: int, end: int, words: Any, arena: Any, rows: Any) ->
         num += is_read or kind == FLOW_KIND
         at = _after_space(text, at, end)
         if at < end:
-            if text[at] != 44:
+            if text[at] != COMMA:
                 return -1
             at = _after_space(text, at + 1, end)
     return num
