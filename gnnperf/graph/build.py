@@ -40,12 +40,12 @@ def hardware(
     )  # fmt: skip
     listed = [INTRA, HOST_LINK, *([INTER] if num_hosts > 1 else [])]
     links = node_table(len(listed), node_type=str(NodeType.LINK), op_name=np.array(listed, dtype=object))
-    device_of = {rank: base + i for i, rank in enumerate(ranks)}
     intra, host_link = base + num_ranks, base + num_ranks + 1
     kind, rank = nodes["node_type"], nodes["rank"].to_numpy()
     edges = EdgeList()
     work = np.flatnonzero(kind.isin([NodeType.COMPUTE, NodeType.MEMORY, NodeType.COMM]).to_numpy())
-    edges.add(work, np.array([device_of[r] for r in rank[work].tolist()], dtype=np.int64), Relation.RUNS_ON)
+    place = np.argsort(ranks)  # of each rank in order of numbers
+    edges.add(work, base + place[np.searchsorted(ranks, rank[work], sorter=place)], Relation.RUNS_ON)
     comm, copy = (np.flatnonzero((kind == one).to_numpy()) for one in (NodeType.COMM, NodeType.MEMORY))
     group_size = nodes["group_size"].to_numpy()[comm]  # unknown groups are taken to leave their host
     leaves = (num_hosts > 1) & ((group_size < 0) | (group_size > max(world_size // num_hosts, 1)))
@@ -186,30 +186,26 @@ def _op_nodes(rank: RankGraph) -> tuple[np.ndarray, np.ndarray]:
     An op inside a larger one shares the larger one's nodes; a scope takes its children's.
     """
     n = len(rank.events.start_ns)
-    first, last = np.full(n, -1), np.full(n, -1)
     event = rank.column("event_id")
     host = np.flatnonzero((event >= 0) & (rank.column("thread") >= 0))
-    _spread(event[host], host, host, first, last)
-    owned = np.flatnonzero(rank.works.op >= 0)
-    device_first, device_last = np.full(n, -1), np.full(n, -1)
-    op = rank.works.op[owned]
-    for _ in range(8):  # the op itself, then the ranges around it
-        _spread(op, rank.first_node[owned], rank.last_node[owned], device_first, device_last)
-        op = np.where(op >= 0, rank.events.parent[op], -1)
+    first, last = _spread(event[host], host, host, n)
+    owners = [rank.works.op]
+    for _ in range(7):  # the op itself, then the ranges around it
+        owners.append(np.where(owners[-1] >= 0, rank.events.parent[owners[-1]], -1))
+    owner = np.stack(owners, axis=1)  # [num_works, 8]
+    work = np.flatnonzero(owner >= 0) // owner.shape[1]
+    device_first, device_last = _spread(owner[owner >= 0], rank.first_node[work], rank.last_node[work], n)
     outer = rank.events.op
     inherit = (first < 0) & (outer >= 0)
     first[inherit], last[inherit] = first[outer[inherit]], last[outer[inherit]]
     return np.where(device_first >= 0, device_first, first), np.where(device_last >= 0, device_last, last)
 
 
-def _spread(owner: np.ndarray, begin: np.ndarray, end: np.ndarray, first: np.ndarray, last: np.ndarray) -> None:
-    """Extend the node range of each owner (event id; -1 none)."""
-    known = np.flatnonzero(owner >= 0)
-    owner, begin, end = owner[known], begin[known], end[known]
-    lower, upper = np.empty_like(first), np.empty_like(last)  # of owners only
-    lower[owner[::-1]], upper[owner] = begin[::-1], end
-    lower, upper, before = lower[owner], upper[owner], first[owner]
-    first[owner], last[owner] = np.where(before < 0, lower, np.minimum(before, lower)), np.maximum(last[owner], upper)
+def _spread(owner: np.ndarray, begin: np.ndarray, end: np.ndarray, num_events: int) -> tuple[np.ndarray, np.ndarray]:
+    """[num_events] first begin and last end of each owner, given in ascending order; -1 none."""
+    first, last = np.full(num_events, -1), np.full(num_events, -1)
+    first[owner[::-1]], last[owner] = begin[::-1], end
+    return first, last
 
 
 # A rank's device clock against its host clock.

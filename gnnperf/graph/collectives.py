@@ -13,6 +13,7 @@ recv         arrive |== transfer ==|exit|   message; it need not have come when 
 """
 
 from dataclasses import dataclass
+from math import isnan
 
 import numpy as np
 import pandas as pd
@@ -83,8 +84,8 @@ def _message_bytes(group: tuple[CommPart, ...]) -> float:
     Of an uneven all-gather the largest part rules too: in each of a ring's n-1 steps some link carries it, and the
     others wait for it.
     """
-    known = [p.bytes if np.isnan(p.even_bytes) else p.even_bytes for p in group]
-    return float(np.nanmax(known)) if not np.isnan(known).all() else float("nan")
+    stated = (p.bytes if isnan(p.even_bytes) else p.even_bytes for p in group)
+    return max((size for size in stated if not isnan(size)), default=float("nan"))
 
 
 def _moments(groups: list[tuple[CommPart, ...]], release: list[list[Release]]) -> tuple[np.ndarray, np.ndarray]:

@@ -142,7 +142,7 @@ class RankEvents:
                 return outer
             outer = np.where(inside, self.parent[outer], outer)
 
-    @property
+    @cached_property
     def segmenting_calls(self) -> np.ndarray:
         """Event ids of runtime calls that become T4; a call inside another (driver in runtime) belongs to it."""
         return np.flatnonzero(self.call == np.arange(len(self.call)))
@@ -159,16 +159,17 @@ class RankEvents:
                 return np.where(code < 0, FORWARD, code)
             code = np.where(inherits, inherited, code)
 
-    def column(self, name: str) -> np.ndarray:
-        """[num_events] a column of the TraceTable; categories as objects, missing as None."""
+    def column(self, name: str, at: np.ndarray | slice = slice(None)) -> np.ndarray:
+        """[n] a column of the TraceTable, of all events or `at` some; categories as objects, missing as None."""
         series = self.table.events[name]
-        return decode(series) if isinstance(series.dtype, pd.CategoricalDtype) else series.to_numpy()
+        is_text = isinstance(series.dtype, pd.CategoricalDtype)
+        return decode(series, at) if is_text else np.asarray(series.to_numpy()[at])
 
 
-def decode(series: pd.Series) -> np.ndarray:
-    """[n] object array of a categorical's values; missing as None."""
+def decode(series: pd.Series, at: np.ndarray | slice = slice(None)) -> np.ndarray:
+    """[n] object array of a categorical's values, of all rows or `at` some; missing as None."""
     categories = np.array([*schema.categories_of(series), None], dtype=object)  # [num_categories + 1]
-    return categories[schema.codes_of(series)]  # code -1 takes the appended None
+    return categories[schema.codes_of(series)[at]]  # code -1 takes the appended None
 
 
 def by_category(series: pd.Series, function, dtype) -> np.ndarray:  # type: ignore[no-untyped-def]
@@ -219,8 +220,14 @@ def _nest(
     `flags` are is_op, is_call, dispatcher and comm_call, [num_events] bool each; `on_host` are event ids.
     """
     is_op, is_call, dispatcher, comm_call = flags
-    order = on_host[np.lexsort((is_call[on_host], -end[on_host], start[on_host], thread[on_host]))]
-    parent = _parents(order, start, end, thread, is_call)
+    lift = pd.factorize(thread)[0] * (int(end.max()) - int(start.min()) + 1)  # puts threads one after the other
+    begin, stop = start + lift, end + lift
+    order = on_host[np.argsort(begin[on_host], kind="stable")]  # the table's order within a thread, mostly
+    tied = np.flatnonzero(begin[order[1:]] == begin[order[:-1]])
+    inner = is_call[order] - 2 * stop[order]
+    if (inner[tied + 1] < inner[tied]).any():
+        order = order[np.lexsort((inner, begin[order]))]
+    parent = _parents(order, begin, stop, is_call)
     has_child_op = np.zeros(len(start), dtype=bool)  # [num_events]
     children = np.flatnonzero(is_op & (parent >= 0))
     has_child_op[parent[children]] = True
@@ -245,24 +252,25 @@ def _around(inner: np.ndarray, parent: np.ndarray) -> np.ndarray:
     return result
 
 
-def _parents(
-    order: np.ndarray, start: np.ndarray, end: np.ndarray, thread: np.ndarray, is_call: np.ndarray
-) -> np.ndarray:
-    """[num_events] innermost event that contains each event of `order` (by thread, start, longer first); -1 none.
+def _parents(order: np.ndarray, start: np.ndarray, end: np.ndarray, is_call: np.ndarray) -> np.ndarray:
+    """[num_events] innermost event that contains each event of `order` (by start, longer first); -1 none.
+
+    Threads lie one after the other.
 
     Pointer jumping: an event that does not contain the next one hands over to its own candidate, and everything between
     the two ends too early as well. A range that partly overlaps another does not contain it; nor does a runtime call
     contain what begins where it ends.
     """
     begin, stop = np.append(start[order], 0), np.append(end[order], np.iinfo(np.int64).max)  # [num_ordered + 1]
-    owner, call = np.append(thread[order], -1), np.append(is_call[order], False)
+    call = np.append(is_call[order], False)
     above = np.arange(-1, len(order))  # [num_ordered + 1] candidate by position; -1, the last, contains everything
     above[-1] = -1
-    active = np.arange(len(order))
+    outermost = np.r_[True, stop[1:-1] > np.maximum.accumulate(stop[:-2])][: len(order)]
+    above[:-1][outermost] = -1
+    active = np.flatnonzero(~outermost)
     while len(active):
         top = above[active]
-        contains = (owner[top] == owner[active]) & (stop[top] >= stop[active])
-        contains &= (stop[top] > begin[active]) | ~call[top]
+        contains = (stop[top] >= stop[active]) & ((stop[top] > begin[active]) | ~call[top])
         active = active[~contains & (top >= 0)]
         above[active] = above[above[active]]
     parent = np.full(len(start), -1, dtype=np.int64)

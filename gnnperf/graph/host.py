@@ -50,9 +50,9 @@ class Pieces:
 
 def concat(parts: "list[Pieces]", is_used: np.ndarray | None = None) -> "Pieces":
     """All rows, or those `is_used` [num_rows], in order of execution; equal keys keep the order of `parts`."""
-    merged = Pieces(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Pieces)))
-    order = np.lexsort((merged.inner, merged.unit))
-    return merged.take(order if is_used is None else order[is_used[order]])
+    order = np.lexsort([np.concatenate([getattr(p, key) for p in parts]) for key in ("inner", "unit")])
+    order = order if is_used is None else order[is_used[order]]
+    return Pieces(*(np.concatenate([getattr(p, f.name) for p in parts])[order] for f in fields(Pieces)))
 
 
 def host_pieces(events: RankEvents, main_thread: int, marks_ns: np.ndarray) -> "Pieces":
@@ -60,9 +60,9 @@ def host_pieces(events: RankEvents, main_thread: int, marks_ns: np.ndarray) -> "
     calls = events.segmenting_calls
     own = np.arange(len(events.op))
     ops = np.flatnonzero(events.is_op & (events.op == own))
-    inside = calls[events.op[calls] >= 0]
-    launching = np.unique(events.op[inside])
-    plain = np.setdiff1d(ops, launching, assume_unique=True)
+    launches = np.zeros(len(own) + 1, dtype=bool)  # [num_events], and a place for calls outside ops
+    launches[events.op[calls]] = True
+    plain = ops[~launches[ops]]
     units = np.concatenate([ops, calls[events.op[calls] < 0]])
     between, unit_of = _between(events, units, main_thread, marks_ns)
     parts = [
@@ -219,13 +219,12 @@ def _locate(pieces: "Pieces", main_thread: int) -> Bursts:
     fork_of = dict(zip(pieces.burst[on_main[::-1]].tolist(), on_main[::-1].tolist(), strict=True))
     join_of = dict(zip(pieces.burst[on_main].tolist(), on_main.tolist(), strict=True))
     member = np.flatnonzero((pieces.burst >= 0) & (pieces.thread != main_thread))
-    key = np.stack([pieces.burst[member], pieces.thread[member]])  # [2, num_member]
-    order = np.lexsort((member, key[1], key[0]))
-    changed = np.r_[True, (key[:, order][:, 1:] != key[:, order][:, :-1]).any(axis=0)]
-    starts = np.flatnonzero(changed)
+    order = np.lexsort((pieces.thread[member], pieces.burst[member]))
+    burst, thread = pieces.burst[member[order]], pieces.thread[member[order]]  # [num_member]
+    starts = np.flatnonzero(np.r_[True, (burst[1:] != burst[:-1]) | (thread[1:] != thread[:-1])])
     stops = np.r_[starts[1:], len(order)] - 1
-    burst = pieces.burst[member[order[starts]]].tolist()
+    numbers = burst[starts].tolist()
     return Bursts(
-        fork=np.array([fork_of[b] for b in burst], np.int64), join=np.array([join_of[b] for b in burst], np.int64),
+        fork=np.array([fork_of[b] for b in numbers], np.int64), join=np.array([join_of[b] for b in numbers], np.int64),
         first=member[order[starts]], last=member[order[stops]],
     )  # fmt: skip

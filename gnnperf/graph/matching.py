@@ -9,14 +9,15 @@ A send and a receive are matched likewise, by the channel between their ranks.
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from math import isnan
 from typing import Any
 
 import numpy as np
 
-from gnnperf.graph.event_columns import RankEvents
+from gnnperf.graph.event_columns import RankEvents, by_category
 from gnnperf.graph.node_tables import item_bytes, message_bytes
 from gnnperf.graph.works import POINT_TO_POINT, Works
 from gnnperf.trace import is_channel
@@ -36,27 +37,26 @@ RANKS = re.compile(r"\[\d+(,\d+)*\]")
 Splits = tuple[list[float], list[float]]  # elements to and from each rank of the group, in its order
 
 
-def even_bytes(events: RankEvents, item_bytes: np.ndarray) -> np.ndarray:
-    """[num_events] message of the even exchange that keeps this rank as busy; NaN: not uneven, or parts not stated.
-
-    `item_bytes` [num_events] are the bytes per element of a message.
-    """
-    results, groups = np.full(len(events.name), np.nan), events.column("group")
-    for event in np.flatnonzero(np.isin(events.name, (BASE, LISTS))).tolist():
+def even_bytes(events: RankEvents) -> dict[int, float]:
+    """Event -> message of the even exchange that keeps this rank as busy, where an uneven one states its parts."""
+    results = {}
+    calls = np.flatnonzero(by_category(events.table.events["name"], (BASE, LISTS).__contains__, bool))
+    columns = (calls.tolist(), events.column("group", calls).tolist(), item_bytes(events, calls).tolist())
+    for event, group, item in zip(*columns, strict=True):
         splits = _splits(events, event)
-        place = None if splits is None else _place(events.rank, groups[event], len(splits[0]))
-        if splits is not None and place is not None:
+        place = None if splits is None else _place(events.rank, group, len(splits[0]))
+        if splits is not None and place is not None and not isnan(item):
             ranks, busiest = len(splits[0]), max(sum(parts) - parts[place] for parts in splits)
-            results[event] = busiest * ranks / (ranks - 1) * item_bytes[event]
+            results[event] = busiest * ranks / (ranks - 1) * item
     return results
 
 
-def stated_around(events: RankEvents, values: np.ndarray, places: Sequence[int]) -> float:
-    """The first known one of `values` [num_events] at some events or at what encloses them; NaN without any."""
+def stated_around(events: RankEvents, values: Mapping[int, float], places: Sequence[int]) -> float:
+    """The first known one of `values` at some events or at what encloses them; NaN without any."""
     for event in places:
         while event >= 0:
-            if not np.isnan(values[event]):
-                return float(values[event])
+            if event in values:
+                return values[event]
             event = int(events.parent[event])
     return float("nan")
 
@@ -148,22 +148,23 @@ def comm_parts(
     """Every communication kernel of whole steps; `steps` and `hidden` have [num_works] per rank, -1 outside steps."""
     parts = []
     for rank_index, ((events, works), step) in enumerate(zip(ranks, steps, strict=True)):
-        uneven = even_bytes(events, item_bytes(events))  # [num_events]
-        kind, size, group_size = events.column("collective"), message_bytes(events), events.column("group_size")
-        groups, issuers = events.column("group"), np.maximum(works.call, works.op)
+        uneven, issuers = even_bytes(events), np.maximum(works.call, works.op)
+        kinds, sizes = events.column("collective", works.event), message_bytes(events, works.event)  # [num_works] each
+        group_sizes, groups, of_op = (events.column(*c) for c in (
+            ("group_size", works.event), ("group", works.event), ("group", works.op)))  # fmt: skip
         for work in np.flatnonzero(works.is_comm & (step >= 0)).tolist():
             event, issuer = int(works.event[work]), int(issuers[work])
             launched = int(events.start_ns[issuer]) if issuer >= 0 else int(works.begin_ns[work])
             begin, end = int(works.begin_ns[work]), int(works.end_ns[work])
-            named = (groups[i] for i in (event, int(works.op[work])) if i >= 0)  # of the event, or its op
-            group = next((str(name) for name in named if name is not None), None)
-            places = (event, int(works.op[work]), int(works.call[work])) if kind[event] == "all_to_all" else ()
-            direct = kind[event] in POINT_TO_POINT and is_channel(group)
+            named = groups[work] if groups[work] is not None or works.op[work] < 0 else of_op[work]
+            kind, group = kinds[work], None if named is None else str(named)
+            places = (event, int(works.op[work]), int(works.call[work])) if kind == "all_to_all" else ()
+            direct = kind in POINT_TO_POINT and is_channel(group)
             parts.append(
                 CommPart(rank_index, work, int(step[work]), launched, begin, end,
-                         (SEND_RECV if direct else str(kind[event]), str(group)),
-                         float(size[event]), 2 if direct else int(group_size[event]),
-                         sends=kind[event] == "send", buffered=kind[event] == "send" and not events.is_device[event],
+                         (SEND_RECV if direct else str(kind), str(group)),
+                         float(sizes[work]), 2 if direct else int(group_sizes[work]),
+                         sends=kind == "send", buffered=kind == "send" and not events.is_device[event],
                          hidden=hidden is not None and bool(hidden[rank_index][work]),
                          even_bytes=stated_around(events, uneven, places))
             )  # fmt: skip

@@ -73,12 +73,12 @@ def opened_events(events: RankEvents, pieces: Pieces, kind: EventKind) -> np.nda
     """
     opened = np.flatnonzero(events.is_kind(kind) & (events.thread >= 0))
     order = np.lexsort((pieces.begin_ns, pieces.end_ns, pieces.thread))  # a piece of no length after what it follows
-    result = np.zeros(len(pieces), dtype=np.int32)
-    for thread in np.unique(pieces.thread).tolist():
+    results = [order[:0]]
+    for thread in pd.unique(pieces.thread).tolist():
         own = order[pieces.thread[order] == thread]
         start = events.start_ns[opened[events.thread[opened] == thread]]
-        np.add.at(result, _pieces_at(pieces, own, start), 1)
-    return result
+        results.append(_pieces_at(pieces, own, start))
+    return np.bincount(np.concatenate(results), minlength=len(pieces)).astype(np.int32)
 
 
 def _pieces_at(pieces: Pieces, own: np.ndarray, moment_ns: np.ndarray) -> np.ndarray:
@@ -100,13 +100,16 @@ _NO_CPU_WORK = (OpFamily.VIEW, OpFamily.UNKNOWN, OpFamily.COLLECTIVE)
 
 
 def host_table(
-    events: RankEvents, pieces: Pieces, step: np.ndarray, main_thread: int, *, device_is_cpu: bool
+    events: RankEvents, pieces: Pieces, step: np.ndarray, main_thread: int, free_ns: np.ndarray, *, device_is_cpu: bool
 ) -> pd.DataFrame:
-    """[num_pieces] nodes. On a CPU device an op that computes is `compute`, in its thread's chain."""
+    """[num_pieces] nodes. On a CPU device an op that computes is `compute`, in its thread's chain.
+
+    Until `free_ns` a piece waits for device work, which is no part of its latency.
+    """
     columns, computes = _op_columns(events, pieces) if device_is_cpu else (_ON_HOST, False)
     t1 = pieces.is_segment(Segment.T1)
     phase = np.where(pieces.op >= 0, events.phase[pieces.op], _OTHER)
-    others = np.setdiff1d(np.unique(pieces.thread), [main_thread])  # threads by number, after the main one
+    others = np.setdiff1d(pd.unique(pieces.thread), [main_thread])  # threads by number, after the main one
     table = node_table(
         len(pieces),
         rank=events.rank, step=step,
@@ -119,8 +122,9 @@ def host_table(
         opened_ops=opened_events(events, pieces, EventKind.CPU_OP),
         opened_ranges=opened_events(events, pieces, EventKind.ANNOTATION),
         event_id=np.where(pieces.call >= 0, pieces.call, np.where(t1, -1, pieces.op)),
-        start_us=pieces.begin_ns / 1000.0,
-        latency_us=(pieces.end_ns - pieces.begin_ns) / 1000.0,
+        start_us=pieces.begin_ns / 1000.0 + (free_ns - pieces.begin_ns) / 1000.0,
+        latency_us=(pieces.end_ns - free_ns) / 1000.0,
+        blocked_us=(free_ns - pieces.begin_ns) / 1000.0,
         **columns,
     )  # fmt: skip
     return table.assign(content_key=content_keys(table, _HOST_CONTENT))
@@ -168,7 +172,7 @@ def work_table(
     duration_ns = (works.end_ns - works.begin_ns).astype(np.float64)
     tick_ns = 1000.0 if len(duration_ns) and not (works.begin_ns % 1000).any() else 1.0  # the clock's resolution
     duration_us = (np.where(duration_ns == 0, tick_ns / 2, duration_ns) / 1000.0)[work]
-    moved = events.column("bytes")[works.event][work]
+    moved = events.column("bytes", works.event)[work]
     fused = works.num_kernels[work] > 1
     kind = np.select([comm, copy], [text(NodeType.COMM), text(NodeType.MEMORY)], text(NodeType.COMPUTE))
     family = np.select([comm, copy], [text(OpFamily.COLLECTIVE), text(OpFamily.COPY)], costs.family[work])
@@ -181,14 +185,14 @@ def work_table(
         segment=np.where(comm, np.where(is_exit, text(Segment.EXIT), text(Segment.ARRIVE)), _NULL),
         phase=schema.in_use(np.where(works.recorded_op >= 0, events.phase[works.recorded_op], _OTHER)[work], PHASES),
         family=family,
-        dtype=np.where(comm, events.column("comm_dtype")[works.event][work], costs.dtype[work]),
+        dtype=np.where(comm, events.column("comm_dtype", works.event)[work], costs.dtype[work]),
         input_dims=_taken(events.table.events["input_dims"], np.where(copy | comm, -1, costs.event[work])),
         ordinal=works.ordinal[work], num_siblings=share,
         flops=np.where(copy, 0.0, np.where(fused | comm, np.nan, costs.flops[work] / share)),
         bytes=np.where(copy, moved, np.where(fused | comm, np.nan, costs.bytes[work] / share)),
-        message_bytes=np.where(comm, message_bytes(events)[works.event][work], np.nan),
-        group_size=np.where(comm, events.column("group_size")[works.event][work], -1),
-        collective=np.where(comm, events.column("collective")[works.event][work], _NULL),
+        message_bytes=np.where(comm, message_bytes(events, works.event)[work], np.nan),
+        group_size=np.where(comm, events.column("group_size", works.event)[work], -1),
+        collective=np.where(comm, events.column("collective", works.event)[work], _NULL),
         **_launches(events, np.where(comm | copy | fused, -1, works.event[work])),
         event_id=works.event[work],
         start_us=np.where(is_exit, works.end_ns[work], works.begin_ns[work]) / 1000.0,
@@ -209,19 +213,20 @@ def _launches(events: RankEvents, kernel: np.ndarray) -> dict[str, object]:
     return result
 
 
-def message_bytes(events: RankEvents) -> np.ndarray:
-    """[num_events] bytes each rank sends into a collective; NaN unknown.
+def message_bytes(events: RankEvents, event: np.ndarray) -> np.ndarray:
+    """[n] bytes each rank sends into the collectives of events [n]; NaN unknown.
 
     What a rank receives stands in where only that is known, unless the kind makes the two differ.
     """
-    uneven = by_category(events.table.events["collective"], lambda kind: kind in ("all_gather", "reduce_scatter"), bool)
-    sent, received = events.column("in_elements"), events.column("out_elements")
-    return np.where(np.isnan(sent) & ~uneven, received, sent) * item_bytes(events)
+    kind = events.table.events["collective"].iloc[event]
+    uneven = by_category(kind, lambda kind: kind in ("all_gather", "reduce_scatter"), bool)
+    sent, received = events.column("in_elements", event), events.column("out_elements", event)
+    return np.where(np.isnan(sent) & ~uneven, received, sent) * item_bytes(events, event)
 
 
-def item_bytes(events: RankEvents) -> np.ndarray:
-    """[num_events] bytes per element of a message; NaN unknown."""
-    dtypes = events.table.events["comm_dtype"]
+def item_bytes(events: RankEvents, event: np.ndarray) -> np.ndarray:
+    """[n] bytes per element of the messages of events [n]; NaN unknown."""
+    dtypes = events.table.events["comm_dtype"].iloc[event]
     return by_category(dtypes, lambda dtype: DTYPE_BYTES.get(dtype, np.nan), np.float64)
 
 

@@ -53,7 +53,6 @@ def rank_graph(
     copy_piece[pieces.call[index]] = index
     call_piece[pieces.call[index[::-1]]] = index[::-1]
     work_step = _work_steps(works, draft.piece_step, call_piece, comm, windows)
-    host = host_table(events, pieces, draft.piece_step, draft.main_thread, device_is_cpu=not draft.on_device)
     device, first, last = work_table(events, works, work_step, offset=len(pieces))
     edges = EdgeList()
     edges.add(*consecutive(pieces.thread), Relation.FOLLOWS, evidence=Evidence.ID)
@@ -74,9 +73,10 @@ def rank_graph(
         edges.add(last[comm.awaited[0]], comm.awaited[1], Relation.WAITS)
         edges.add(last[comm.queued[0]], first[comm.queued[1]], Relation.WAITS, "stream")
         blocked_until = comm.awaited
-    nodes = _without_waits(host, pieces, works, blocked_until), device
+    free_ns = _free_ns(pieces, works, blocked_until)
+    host = host_table(events, pieces, draft.piece_step, draft.main_thread, free_ns, device_is_cpu=not draft.on_device)
     hidden = np.zeros(len(works), dtype=bool) if comm is None else comm.hidden
-    return RankGraph(events, works, nodes, edges, first, last, hidden, _counts(events, works))
+    return RankGraph(events, works, (host, device), edges, first, last, hidden, _counts(events, works))
 
 
 def _counts(events: RankEvents, works: Works) -> dict[str, int]:
@@ -143,11 +143,8 @@ def _wait(
     return np.concatenate(delayed, axis=1)
 
 
-def _without_waits(host: pd.DataFrame, pieces: Pieces, works: Works, blocked_until: np.ndarray) -> pd.DataFrame:
-    """Move the time a piece waited for device work out of its latency: latency = end - max(start, awaited end)."""
+def _free_ns(pieces: Pieces, works: Works, blocked_until: np.ndarray) -> np.ndarray:
+    """[num_pieces] until when each piece waited for device work, else its begin: latency = end - max(begin, that end)."""
     until = pieces.begin_ns.copy()
     np.maximum.at(until, blocked_until[1], works.end_ns[blocked_until[0]])
-    until = np.minimum(until, pieces.end_ns)
-    blocked_us = (until - pieces.begin_ns) / 1000.0
-    latency = np.where(np.isnan(host["latency_us"]), np.nan, (pieces.end_ns - until) / 1000.0)
-    return host.assign(latency_us=latency, blocked_us=blocked_us, start_us=host["start_us"].to_numpy() + blocked_us)
+    return np.minimum(until, pieces.end_ns)

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.core import EventKind, Evidence, schema
-from gnnperf.graph.event_columns import BACKWARD, OPTIMIZER, SYNCHRONIZING, CallClass, RankEvents
+from gnnperf.graph.event_columns import BACKWARD, OPTIMIZER, SYNCHRONIZING, CallClass, RankEvents, by_category
 from gnnperf.graph.tables import unique_pairs
 from gnnperf.graph.works import Works, stream_lanes
 
@@ -139,7 +139,7 @@ def blocking_copies(events: RankEvents, works: Works) -> np.ndarray:
     host     | T4: drain the stream | T4: copy |          split where the copy begins
     device   |--- earlier work ----||-- copy --|
     """
-    pageable = np.array(["Pageable" in name for name in events.name[works.event].tolist()], dtype=bool)
+    pageable = by_category(events.table.events["name"], lambda name: "Pageable" in name, bool)[works.event]
     waited = pageable | (events.calls[works.call] == CallClass.COPY_AND_WAIT)
     return np.flatnonzero(waited & works.is_copy & (works.call >= 0))
 

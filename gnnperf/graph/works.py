@@ -12,6 +12,7 @@ import pandas as pd
 from gnnperf.core import EventKind, Link, schema
 from gnnperf.graph.cost import fused_name
 from gnnperf.graph.event_columns import CallClass, RankEvents, by_category, is_host_transfer
+from gnnperf.graph.tables import combined
 
 # Kernels of a CUDA graph, tied to the ops that put them there while the graph was captured.
 #
@@ -139,15 +140,16 @@ def device_works(events: RankEvents) -> Works:
     call, op = launch[group], events.column("op_event")[group]
     recorded = np.where(apart[first], captured[first], op)
     is_copy = events.is_kind(EventKind.MEMCPY, EventKind.MEMSET)[group]
-    collective = events.column("collective")[group]
-    is_comm = np.array([c is not None for c in collective], dtype=bool) & ~is_copy & (num_kernels == 1)
+    collective = schema.codes_of(events.table.events["collective"])[group]
+    is_comm = (collective >= 0) & ~is_copy & (num_kernels == 1)
+    owner = np.where(op >= 0, op, call)
     # One number per captured op and replay: kernels of one replay are no siblings of another's.
-    replayed = np.unique(np.stack([recorded, call]), axis=1, return_inverse=True)[1].reshape(-1) + len(events.calls)
-    owner = np.where(apart[first], replayed, np.where(op >= 0, op, call))
+    replayed = apart[first]
+    owner[replayed] = len(events.calls) + combined([recorded[replayed], call[replayed]])
     # A memset before a split GEMM is no sibling of its kernels: they share the op's work, it moves its own bytes.
     family = np.where(owner >= 0, owner * 3 + np.select([is_copy, is_comm], [1, 2], 0), -1)
     ordinal, siblings = _siblings(family, events.start_ns[group])
-    before = events.column("link")[group] == Link.BEFORE_WINDOW
+    before = events.column("link", group) == Link.BEFORE_WINDOW
     return Works(
         group, call, op, recorded, events.start_ns[group], group_end, _first_use(stream[group]),
         events.column("device")[group], is_copy, is_comm, num_kernels, ordinal, siblings, before,
@@ -212,7 +214,7 @@ def host_comm_works(events: RankEvents) -> Works:
     index = np.flatnonzero(named & events.is_kind(EventKind.ANNOTATION))
     n = len(index)
     zero, one, no = np.zeros(n, np.int64), np.ones(n, np.int64), np.zeros(n, bool)
-    op, direct = _issuers(events, index), np.isin(events.column("collective")[index], POINT_TO_POINT)
+    op, direct = _issuers(events, index), np.isin(events.column("collective", index), POINT_TO_POINT)
     # What is sent may arrive before the range begins: the call has sent it.
     begin = np.where(direct & (op >= 0), events.start_ns[op], events.start_ns[index])
     works = Works(
@@ -234,7 +236,7 @@ def transport_threads(events: RankEvents) -> np.ndarray:
 
 def is_direct(events: RankEvents, works: Works) -> np.ndarray:
     """[num_works] bool: sends and receives."""
-    return np.isin(events.column("collective")[works.event], POINT_TO_POINT)
+    return np.isin(events.column("collective", works.event), POINT_TO_POINT)
 
 
 def _issuers(events: RankEvents, index: np.ndarray) -> np.ndarray:

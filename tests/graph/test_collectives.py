@@ -194,7 +194,7 @@ def test_message_bytes(kind: str, sent: float, received: float, expected: float)
         in_elements=np.where(is_comm, sent, np.nan), out_elements=np.where(is_comm, received, np.nan),
         comm_dtype=pd.Categorical([t[1] for t in text]),
     )  # fmt: skip
-    result = message_bytes(rank_events(replace(table, events=changed), 0))
+    result = message_bytes(rank_events(replace(table, events=changed), 0), np.arange(len(changed)))
     assert result[is_comm] == pytest.approx([expected], nan_ok=True)
 
 

@@ -39,7 +39,8 @@ def merged(columns: Sequence[pd.Series]) -> "pd.Categorical[Any]":
     """All rows of categorical columns, below each other."""
     known = [categories_of(column) for column in columns]
     number = {text: code for code, text in enumerate(dict.fromkeys(text for texts in known for text in texts))}
-    codes = [np.array([*map(number.__getitem__, texts), -1])[codes_of(column)]
+    dtype = np.min_scalar_type(-1 - len(number))
+    codes = [np.array([*map(number.__getitem__, texts), -1], dtype)[codes_of(column)]
              for texts, column in zip(known, columns, strict=True)]  # fmt: skip
     return categorical(np.concatenate(codes), list(number))
 
