@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.core import DEVICE_KINDS, EventKind, Phase, schema
-from gnnperf.trace import TraceTable
+from gnnperf.trace import TraceTable, sorted_rows
 
 # What each runtime call does to the schedule. A table of exact names; what is not in it only costs host time.
 
@@ -222,11 +222,7 @@ def _nest(
     is_op, is_call, dispatcher, comm_call = flags
     lift = pd.factorize(thread)[0] * (int(end.max()) - int(start.min()) + 1)  # puts threads one after the other
     begin, stop = start + lift, end + lift
-    order = on_host[np.argsort(begin[on_host], kind="stable")]  # the table's order within a thread, mostly
-    tied = np.flatnonzero(begin[order[1:]] == begin[order[:-1]])
-    inner = is_call[order] - 2 * stop[order]
-    if (inner[tied + 1] < inner[tied]).any():
-        order = order[np.lexsort((inner, begin[order]))]
+    order = on_host[sorted_rows(begin[on_host], lambda rows: (is_call[on_host[rows]], -stop[on_host[rows]]))]
     parent = _parents(order, begin, stop, is_call)
     has_child_op = np.zeros(len(start), dtype=bool)  # [num_events]
     children = np.flatnonzero(is_op & (parent >= 0))

@@ -144,7 +144,7 @@ def _wait(
 
 
 def _free_ns(pieces: Pieces, works: Works, blocked_until: np.ndarray) -> np.ndarray:
-    """[num_pieces] until when each piece waited for device work, else its begin: latency = end - max(begin, that end)."""
+    """[num_pieces] until when each piece waited for device work, else its begin; its latency begins here."""
     until = pieces.begin_ns.copy()
     np.maximum.at(until, blocked_until[1], works.end_ns[blocked_until[0]])
     return np.minimum(until, pieces.end_ns)

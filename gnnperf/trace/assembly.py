@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Union
 import msgspec
 import numpy as np
 
-from gnnperf.core import EventKind, InputError, copyable_cores, in_copy, schema
+from gnnperf.core import EventKind, InputError, copyable_cores, in_copy, schema, usable_cores
 from gnnperf.trace import kineto
 from gnnperf.trace.columns import (
     MISSING_NS,
@@ -26,6 +26,7 @@ from gnnperf.trace.columns import (
     lane_column,
     launch_column,
     ns_column,
+    sorted_rows,
     threads,
 )
 from gnnperf.trace.limits import MAX_ID, MAX_NAME_CHARS, MAX_WINDOW_NS
@@ -338,31 +339,34 @@ COLUMNS = ("kind", "name", "start_ns", "duration_ns", "thread", "device", "strea
            "sequence", "wait_event", "waiting_stream", "bytes", *TEXT_FIELDS, *SIDE_FIELDS)  # fmt: skip
 
 
-def _stacked(columns: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """All stretches as one, column by column; those of `columns` are freed."""
-    stacked, sizes = {}, [len(one["kind"]) for one in columns]
-    for name in COLUMNS:
-        dtype = np.dtype(DTYPES.get(name, np.int64))
-        own = [one.pop(name) if name in one else np.full(size, unknown(dtype), dtype=dtype)
-               for one, size in zip(columns, sizes, strict=True)]  # fmt: skip
-        stacked[name] = own[0] if len(own) == 1 else np.concatenate(own)
-    return stacked
+def _stacked(columns: list[dict[str, np.ndarray]], name: str) -> np.ndarray:
+    """[num_events] a column of all stretches."""
+    dtype = np.dtype(DTYPES.get(name, np.int64))
+    return np.concatenate([
+        one[name] if name in one else np.full(len(one["kind"]), unknown(dtype), dtype=dtype) for one in columns
+    ])  # fmt: skip
 
 
 def _table(parts: "Parts", where: str) -> Assembled:
     """All stretches as one table, sorted; refuses a file without events."""
     if not parts.size:
         raise InputError("holds no event that can be used", where=where, remedy="record at least one whole step")
-    stacked = _stacked(parts.columns)
-    texts, codes = parts.names.uniques(), stacked["name"]
+    texts, codes, kind = parts.names.uniques(), *(_stacked(parts.columns, name) for name in ("name", "kind"))
     if max(map(len, texts)) > MAX_NAME_CHARS:  # which a profiler never writes
         merged, texts = coded([t[:MAX_NAME_CHARS] for t in texts])
         codes = merged[codes]
-    kind = stacked.pop("kind")
     marks = np.array([text.startswith(ANNOTATION_NAMES) for text in texts])[codes]  # old files list them as operators
     kind = np.where((kind == KIND_CODES[EventKind.CPU_OP]) & marks, KIND_CODES[EventKind.ANNOTATION], kind)
-    order = _order(stacked, kind, parts.dropped, where)
-    columns: dict[str, Any] = {name: stacked.pop(name)[order] for name in list(stacked)}
+    order = _order(parts, kind, where)
+
+    def sort(name: str) -> np.ndarray:
+        column = _stacked(parts.columns, name)[order]
+        for one in parts.columns if name != "kind" else ():
+            one.pop(name, None)
+        return column
+
+    with ThreadPoolExecutor(usable_cores()) as pool:
+        columns: dict[str, Any] = dict(zip(COLUMNS, pool.map(sort, COLUMNS), strict=True))
     first = int(columns["start_ns"][0])
     columns["start_ns"] -= first
     columns["event_id"] = np.arange(len(order), dtype=np.int64)
@@ -384,15 +388,16 @@ def _table(parts: "Parts", where: str) -> Assembled:
     return Assembled(columns, kind[order], texts, side, metadata, flows, base, parts.head, parts.dropped)
 
 
-def _order(columns: dict[str, np.ndarray], kind: np.ndarray, dropped: Counter[str], where: str) -> np.ndarray:
+def _order(parts: "Parts", kind: np.ndarray, where: str) -> np.ndarray:
     """Row numbers sorted by start, longer first, then by the id that ops get when they start; broken rows left out."""
-    start, duration = columns["start_ns"], columns["duration_ns"]
+    start, duration, number = (_stacked(parts.columns, name) for name in ("start_ns", "duration_ns", "external_id"))
     broken = (start == MISSING_NS) | (duration < 0) | (duration > MAX_WINDOW_NS)
     if broken.all():
         raise InputError("holds no event with a usable time", where=where, remedy="record the run again")
     broken |= np.abs(start - np.median(start[~broken])) > MAX_WINDOW_NS
-    order = np.lexsort((np.where(kind <= LAST_OP_CODE, columns["external_id"], -1), -duration, start))
+    order = sorted_rows(start, lambda rows: (
+        np.where(kind[rows] <= LAST_OP_CODE, number[rows], -1), -duration[rows]))  # fmt: skip
     if not broken.any():
         return order
-    dropped["events with a missing, negative or absurd time"] = int(broken.sum())
+    parts.dropped["events with a missing, negative or absurd time"] = int(broken.sum())
     return order[~broken[order]]

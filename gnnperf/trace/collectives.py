@@ -15,6 +15,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import msgspec
@@ -126,8 +127,13 @@ class Call:
 
     def filled_from(self, other: "Call") -> "Call":
         """Own values first, the other's where unknown."""
+        if self == NOTHING:
+            return other
         own = {name: value for name, value in vars(self).items() if value is not None}
         return Call(**(vars(other) | own | {"tag": other.tag if self.peer is None else self.tag}))
+
+
+NOTHING = Call()
 
 
 def add_collectives(table: Assembled, links: Links, distributed: Distributed) -> dict[str, Any]:
@@ -155,24 +161,27 @@ def _host_calls(table: Assembled, distributed: Distributed) -> "dict[int, Call]"
     host = table.is_kind(EventKind.CPU_OP, EventKind.ANNOTATION)
     rows = np.flatnonzero(host & wanted[name.codes]).tolist()
     texts, codes = table.names, name.codes[rows].tolist()
-    dims, types = _values(table, "input_dims", rows), _values(table, "input_types", rows)
-    values = _values(table, "input_values", rows)
+    inputs = zip(*(_texts(table, name, rows) for name in ("input_dims", "input_types", "input_values")), strict=True)
+    by_inputs = lru_cache(maxsize=4096)(lambda code, *given: _of_inputs(texts[code], kinds[code], *given))
     return {
-        row: _stated(args, distributed)
-        .filled_from(_shaped(texts[code], kinds[code], d, t))
-        .filled_from(Call(peer=end[0], tag=end[1]))
-        for row, code, d, t, v in zip(rows, codes, dims, types, values, strict=True)
+        row: _stated(args, distributed).filled_from(by_inputs(code, *given))
+        for row, code, given in zip(rows, codes, inputs, strict=True)
         if (args := table.metadata.get(row)) is None or kind_of_word(args.collective or "")
-        for end in (peer_of_inputs(texts[code], v) or (peer_of_name(texts[code]), 0),)
     }
 
 
-def _values(table: Assembled, column: str, rows: list[int]) -> list[Any]:
-    """The decoded JSON of some rows; None where unknown."""
-    texts = table.columns[column].categories
-    codes = table.columns[column].codes[rows].tolist()
-    known = {code: msgspec.json.decode(texts[code]) for code in set(codes) if code >= 0}
+def _texts(table: Assembled, column: str, rows: list[int]) -> list[str | None]:
+    """The JSON of some rows; None where unknown."""
+    texts, codes = table.columns[column].categories, table.columns[column].codes[rows].tolist()
+    known = {code: texts[code] for code in set(codes) if code >= 0}
     return [known.get(code) for code in codes]
+
+
+def _of_inputs(name: str, kind: str | None, *texts: str | None) -> "Call":
+    """What a call's inputs say: shapes, types and values as JSON."""
+    dims, types, values = (None if text is None else msgspec.json.decode(text) for text in texts)
+    peer, tag = peer_of_inputs(name, values) or (peer_of_name(name), 0)
+    return _shaped(name, kind, dims, types).filled_from(Call(peer=peer, tag=tag))
 
 
 def _stated(args: CommArgs | None, distributed: Distributed) -> "Call":
@@ -238,7 +247,7 @@ def elements(dims: Any) -> float | None:
     if not isinstance(dims, list) or not dims:
         return None
     if all(isinstance(d, (int, float)) for d in dims):
-        return float(np.prod([float(d) for d in dims]))
+        return prod(float(d) for d in dims)
     return _total([elements(d) for d in dims])
 
 
@@ -277,7 +286,7 @@ def _spread(
     calls: dict[int, Call] = {}
     for root, rows in trees.items():
         if known[root].kind is not None:
-            given = [r for r in rows if own[r] != Call() or any(c > r and end[c] <= end[r] for c in rows)]
+            given = [r for r in rows if own[r] != NOTHING or any(c > r and end[c] <= end[r] for c in rows)]
             calls |= dict.fromkeys(given, known[root])
     return calls
 
@@ -294,7 +303,7 @@ def _kernel_calls(
     calls = {}
     for row in np.flatnonzero(kernels).tolist():
         by_name = Call(named[name.codes[row]] or "unknown")
-        of_its_host = of_host.get(int(links.op_event[row]), Call())
+        of_its_host = of_host.get(int(links.op_event[row]), NOTHING)
         calls[row] = _complete(
             _stated(table.metadata.get(row), distributed).filled_from(of_its_host).filled_from(by_name)
         )

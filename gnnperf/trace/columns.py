@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from decimal import Decimal
 from math import prod
 from typing import Any
@@ -100,6 +100,19 @@ MISSING_NS = -MAX_ID  # a time that is not stated; far from every real one, and 
 DIGITS = re.compile("[0-9]+")
 EXTENT = re.compile(rb"\[\s*\d{1,10}(?:\s*,\s*\d{1,10}){0,2}\s*\]")
 COUNT = re.compile(rb"\d{1,9}(?:\.\d{0,9})?")
+
+
+def sorted_rows(first: np.ndarray, then: Callable[[np.ndarray], Sequence[np.ndarray]]) -> np.ndarray:
+    """[n] rows in order of `first`; equal ones by the keys that `then` gives of rows, the last key before others.
+
+    What `np.lexsort` gives of all keys. Times rarely are equal, so few rows have to be sorted by more than one key.
+    """
+    order = np.argsort(first, kind="stable")
+    tied = first[order[1:]] == first[order[:-1]]
+    places = np.flatnonzero(np.r_[tied, False] | np.r_[False, tied])
+    rows = order[places]
+    order[places] = rows[np.lexsort((*then(rows), first[rows]))]
+    return order
 
 
 def int_column(values: list[Any], below: int = MAX_ID) -> np.ndarray:

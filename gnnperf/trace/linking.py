@@ -99,7 +99,8 @@ def _covering(before: np.ndarray, is_op: np.ndarray, middle: np.ndarray, op_end:
     that op's middle, hence too early as well. The distance doubles each round.
     """
     end = np.append(op_end, np.iinfo(np.int64).max)  # the op "-1" covers everything
-    result = before.copy()
+    highest = np.append(np.maximum.accumulate(op_end), np.iinfo(np.int64).max)  # of all ops up to each
+    result = np.where(highest[before] < middle, -1, before)  # -1 at once where none lasts so long
     jump = np.append(result[is_op], -1)  # [num_ops + 1] candidate of each op
     op_number = np.cumsum(is_op) - 1
     active = np.flatnonzero(end[result] < middle)

@@ -39,7 +39,7 @@ def _read(stretches: Iterator[Any]) -> tuple[dict[str, list[Any]], object]:
     parts = assembly.Parts()
     for events in stretches:
         assembly.add(parts, assembly.Structs.of(events) if isinstance(events, list) else events)
-    columns = assembly._stacked(parts.columns) if parts.columns else {}
+    columns = {name: assembly._stacked(parts.columns, name) for name in assembly.COLUMNS} if parts.columns else {}
     values: dict[str, list[Any]] = {name: np.nan_to_num(column, nan=-1.0).tolist() for name, column in columns.items()}
     for name, codes in parts.codes().items():
         values |= {name: [codes.uniques()[code] or -1 if code >= 0 else -1 for code in values.get(name, [])]}
