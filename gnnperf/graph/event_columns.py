@@ -92,7 +92,6 @@ class RankEvents:
     rank: int
     start_ns: np.ndarray  # int64, relative to the run's base time
     end_ns: np.ndarray  # int64, likewise
-    name: np.ndarray  # str objects
     calls: np.ndarray  # CallClass of runtime calls, OTHER elsewhere
     is_device: np.ndarray  # device work
     thread: np.ndarray
@@ -100,6 +99,11 @@ class RankEvents:
     def is_kind(self, *kinds: EventKind) -> np.ndarray:
         """[num_events] bool: events of one of these kinds."""
         return by_category(self.table.events["kind"], kinds.__contains__, bool)
+
+    @cached_property
+    def name(self) -> np.ndarray:
+        """[num_events] str objects."""
+        return self.column("name")
 
     @cached_property
     def is_op(self) -> np.ndarray:
@@ -206,7 +210,7 @@ def rank_events(table: TraceTable, base_time_ns: int) -> RankEvents:
     is_call = by_category(events["kind"], lambda k: k == EventKind.RUNTIME, bool)
     calls = np.where(is_call, by_category(events["name"], call_class, np.int8), CallClass.OTHER)
     thread = events["thread"].to_numpy()
-    return RankEvents(table, table.meta.rank, start, end, decode(events["name"]), calls, is_device, thread)
+    return RankEvents(table, table.meta.rank, start, end, calls, is_device, thread)
 
 
 def _nest(

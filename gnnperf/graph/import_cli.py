@@ -39,7 +39,9 @@ def add_parsers(subparsers: Subparsers) -> None:
 
 
 def _import(args: argparse.Namespace) -> None:
-    from gnnperf.core import replacing_folder
+    from gnnperf.core import replacing_folder, reuse_memory
+
+    reuse_memory()
     from gnnperf.graph import storage as graph_storage
     from gnnperf.trace import read_run, selection, windowed
     from gnnperf.trace import storage as trace_storage

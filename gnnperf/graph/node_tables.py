@@ -174,15 +174,15 @@ def work_table(
     duration_us = (np.where(duration_ns == 0, tick_ns / 2, duration_ns) / 1000.0)[work]
     moved = events.column("bytes", works.event)[work]
     fused = works.num_kernels[work] > 1
-    kind = np.select([comm, copy], [text(NodeType.COMM), text(NodeType.MEMORY)], text(NodeType.COMPUTE))
+    kind, segment = np.select([comm, copy], [0, 2], 1), np.where(comm, np.where(is_exit, 1, 0), -1)
     family = np.select([comm, copy], [text(OpFamily.COLLECTIVE), text(OpFamily.COPY)], costs.family[work])
     table = node_table(
         len(work),
-        node_type=kind,
+        node_type=schema.in_use(kind, (NodeType.COMM, NodeType.COMPUTE, NodeType.MEMORY)),
         rank=events.rank, step=step[work], device=works.device[work], stream=works.stream[work],
         op_name=op_name[work],
         event_name=names[work],
-        segment=np.where(comm, np.where(is_exit, text(Segment.EXIT), text(Segment.ARRIVE)), _NULL),
+        segment=schema.in_use(segment, (Segment.ARRIVE, Segment.EXIT)),
         phase=schema.in_use(np.where(works.recorded_op >= 0, events.phase[works.recorded_op], _OTHER)[work], PHASES),
         family=family,
         dtype=np.where(comm, events.column("comm_dtype", works.event)[work], costs.dtype[work]),

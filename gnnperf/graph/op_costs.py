@@ -171,7 +171,7 @@ def _fill(events: RankEvents, result: OpCosts, rows: np.ndarray, current: np.nda
     at = current[rows]
     call = combined([schema.codes_of(events.table.events[column])[at] for column in _CALL])
     _, first, inverse = np.unique(call, return_index=True, return_inverse=True)
-    distinct = (events.column(column)[at[first]].tolist() for column in _CALL)
+    distinct = (events.column(column, at[first]).tolist() for column in _CALL)
     costs = [op_cost(*row) for row in zip(*distinct, strict=True)]
     flops = np.array([a.flops for a in costs])[inverse]
     known = ~(np.isnan(flops) & np.isnan(np.array([a.bytes for a in costs])[inverse]))
