@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache, lru_cache
 from pathlib import Path
+from threading import Thread
 
 from gnnperf.core.errors import InputError
 
@@ -33,6 +34,12 @@ class UnwritableError(InputError, OSError):
 
 def sha256(path: Path) -> str:
     """Hash of a file's bytes; it is read once, unless its size or one of its times has changed since."""
+    if (ahead := _ahead.pop(path, None)) is not None:
+        ahead.join()
+    return _digest(path)
+
+
+def _digest(path: Path) -> str:
     state = path.stat()
     return _sha256(path, state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
 
@@ -41,6 +48,23 @@ def sha256(path: Path) -> str:
 def _sha256(path: Path, *state: int) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+_ahead: dict[Path, Thread] = {}
+
+
+def hash_ahead(path: Path) -> None:
+    """Begin to hash a file, or those in a folder, for `sha256`, while this process loads what it needs."""
+    listed = [path] if path.is_file() else sorted(p for p in path.glob("*") if p.is_file() and not p.is_symlink())
+
+    def attempt() -> None:
+        with suppress(OSError):  # `sha256` meets it again
+            for file in listed:
+                _digest(file)
+
+    thread = Thread(target=attempt, daemon=True)  # a command that fails does not wait for it
+    _ahead.update(dict.fromkeys(listed, thread))
+    thread.start()
 
 
 @contextmanager

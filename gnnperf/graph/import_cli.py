@@ -42,6 +42,9 @@ def _import(args: argparse.Namespace) -> None:
     from gnnperf.core import replacing_folder, reuse_memory
 
     reuse_memory()
+    for path in args.path:
+        if path.is_file():
+            files.hash_ahead(path)
     from gnnperf.graph import storage as graph_storage
     from gnnperf.trace import read_run, selection, windowed
     from gnnperf.trace import storage as trace_storage

@@ -4,7 +4,18 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gnnperf.core import InputError, Subparsers, add_command, bars_on_terminal, complain, say, to_json, write_out
+from gnnperf.core import (
+    InputError,
+    Subparsers,
+    add_command,
+    bars_on_terminal,
+    complain,
+    files,
+    reuse_memory,
+    say,
+    to_json,
+    write_out,
+)
 
 if TYPE_CHECKING:
     from gnnperf.predict import Request
@@ -123,6 +134,9 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _predict(args: argparse.Namespace) -> None:
+    reuse_memory()
+    if args.trace is not None:
+        files.hash_ahead(Path(args.trace))
     run_request(_request(args))
 
 
