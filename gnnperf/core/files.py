@@ -24,6 +24,7 @@ GZIP_LEVEL = 6
 LINE_LENGTH = 120
 NAME_CHARS = 50  # of the result's name in the temporary one: names are limited to 255 bytes
 SUFFIX = ".tmp"
+BLOCK_BYTES = 2**25  # hashed at once, while other threads run
 LEFTOVER_S = 86_400.0
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # Linux
 
@@ -46,8 +47,11 @@ def _digest(path: Path) -> str:
 
 @lru_cache(maxsize=1024)
 def _sha256(path: Path, *state: int) -> str:
+    digest, block = hashlib.sha256(), memoryview(bytearray(BLOCK_BYTES))
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        while size := file.readinto(block):
+            digest.update(block[:size])
+    return digest.hexdigest()
 
 
 _ahead: dict[Path, Thread] = {}
