@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.core import InputError, schema
-from gnnperf.trace.columns import Codes
+from gnnperf.trace.columns import Codes, sorted_rows
 from gnnperf.trace.table import REFERENCES
 
 Columns = dict[str, np.ndarray]
@@ -100,10 +100,13 @@ def unpack(columns: Mapping[str, np.ndarray], texts: Mapping[str, list[str]], wh
 
 def _packed_times(events: pd.DataFrame, order: np.ndarray) -> Columns:
     start, duration = (events[name].to_numpy()[order] for name in ("start_ns", "duration_ns"))
-    lane = events[list(LANE)].to_numpy()[order]
-    first = np.flatnonzero((lane[1:] != lane[:-1]).any(axis=1)) + 1
+    changes = np.zeros(max(len(order) - 1, 0), dtype=bool)
+    for name in LANE:
+        lane = events[name].to_numpy()[order]
+        changes |= lane[1:] != lane[:-1]
+    first = np.flatnonzero(changes) + 1
     inside = np.empty(len(start), dtype=np.int64)  # starts of the lane after the event's own and before its end
-    for begin, end in pairwise([0, *first.tolist(), len(lane)]):
+    for begin, end in pairwise([0, *first.tolist(), len(order)]):
         rows = slice(begin, end)
         before_end = np.searchsorted(start[rows], (start + duration)[rows], side="left")
         inside[rows] = np.maximum(before_end - np.arange(end - begin) - 1, 0)
@@ -131,7 +134,7 @@ def _moments(inside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _guessed_rows(start: np.ndarray, duration: np.ndarray) -> np.ndarray:
     """[num_events] row of each stored event, if rows are sorted by start, longer first, ties as stored."""
-    return _inverse(np.lexsort((-duration, start)))
+    return _inverse(sorted_rows(start, lambda rows: (-duration[rows],)))
 
 
 def _inverse(order: np.ndarray) -> np.ndarray:
