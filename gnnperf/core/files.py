@@ -47,8 +47,9 @@ def _digest(path: Path) -> str:
 
 @lru_cache(maxsize=1024)
 def _sha256(path: Path, *state: int) -> str:
-    digest, block = hashlib.sha256(), memoryview(bytearray(BLOCK_BYTES))
+    digest = hashlib.sha256()
     with path.open("rb") as file:
+        block = memoryview(bytearray(min(os.fstat(file.fileno()).st_size + 1, BLOCK_BYTES)))
         while size := file.readinto(block):
             digest.update(block[:size])
     return digest.hexdigest()

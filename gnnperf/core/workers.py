@@ -29,9 +29,9 @@ def copyable_cores() -> int:
     return usable_cores() if sys.platform == "linux" and multiprocessing.parent_process() is None else 1
 
 
-def in_turn(function: Callable[[Any], Any], items: Sequence[Any], what: str) -> list[Any]:
+def in_turn(function: Callable[[Any], Any], items: Sequence[Any], what: str, unit: str = "runs") -> list[Any]:
     """The results, computed in this process."""
-    return [function(item) for item in each(items, what, "runs")]
+    return [function(item) for item in each(items, what, unit)]
 
 
 @contextmanager
@@ -68,13 +68,15 @@ def in_copy(function: Callable[[], Result]) -> Iterator[Callable[[], Result]]:
         receiver.close()
 
 
-def in_copies(function: Callable[[Any], Result], items: Sequence[Any], what: str, most: int = MOST) -> list[Result]:
+def in_copies(
+    function: Callable[[Any], Result], items: Sequence[Any], what: str, most: int = MOST, unit: str = "runs"
+) -> list[Result]:
     """`in_turn`, but divided among at most `most` copies of this process, itself included (`in_copy`)."""
     count = max(min(copyable_cores(), len(items), most), 1)
     with ExitStack() as copies:
         parts = [partial(list[Result], map(function, items[first::count])) for first in range(1, count)]
         others = [copies.enter_context(in_copy(part)) for part in parts]
-        shares = [in_turn(function, items[::count], what), *(result() for result in others)]
+        shares = [in_turn(function, items[::count], what, unit), *(result() for result in others)]
     return [shares[place % count][place // count] for place in range(len(items))]
 
 

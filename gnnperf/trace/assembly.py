@@ -247,6 +247,14 @@ SCANNED_AT_ONCE = 8  # stretches
 _read_bytes = 0
 
 
+def expect(size: int) -> None:
+    """So many bytes of text will be read: if they are many, they are scanned from the first file on."""
+    global _read_bytes
+    _read_bytes += size if size >= SCANNED_BYTES else 0
+    if (scans := _scans()) is not None:
+        scans(b" " * 64)(0, 1)  # loads what was compiled, before this process is copied
+
+
 def assemble(data: Text, where: str) -> Assembled:
     """One table of all events of a Kineto file's JSON text; broken events are counted, what is no trace is refused."""
     if data[:64].lstrip(kineto.SPACE)[:1] not in (b"{", b"["):

@@ -4,13 +4,14 @@ import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
 
-from gnnperf.core import InputError, printable, schema, task, untrusted
+from gnnperf.core import InputError, in_copies, printable, schema, task, untrusted
 from gnnperf.trace import execution_trace, kineto, linking
-from gnnperf.trace.assembly import Assembled, assemble, assemble_events
+from gnnperf.trace.assembly import Assembled, assemble, assemble_events, expect
 from gnnperf.trace.checks import check_run, listed, one_recording
 from gnnperf.trace.collectives import add_collectives
 from gnnperf.trace.event_names import with_public_names
@@ -21,7 +22,7 @@ from gnnperf.trace.public_texts import file_name, rank_from_name, run_name
 from gnnperf.trace.run_cards import card_of, imported, is_saved
 from gnnperf.trace.selection import EVERYTHING, Selection, in_steps
 from gnnperf.trace.table import CARD, RunTrace, TraceMeta, TraceTable
-from gnnperf.trace.trace_sources import FORMS, PEEK_BYTES, Source, skipped, sources
+from gnnperf.trace.trace_sources import FORMS, LARGE_BYTES, PEEK_BYTES, Source, is_archive, skipped, sources
 from gnnperf.trace.windows import of_steps
 
 # The bytes of one Kineto file -> TraceTable: the pipeline as a table of contents.
@@ -30,6 +31,8 @@ from gnnperf.trace.windows import of_steps
 STATED_RANK = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]*?"rank"\s*:\s*(\d{1,8})\s*[,}]')
 WHOLE = re.compile(rb"\s*\{.*\}\s*", re.DOTALL)  # an object
 MIN_MATCHED_SHARE = 0.5  # below it, an execution trace is of another run
+SHARED_BYTES = 2**20  # of all files together, which are worth a copy of the process
+COPIED_SIZES = 4  # of packed files: memory of their tables while a copy sends its share
 WELL_MATCHED = 0.98  # fewer matched ops are worth a warning
 
 
@@ -136,25 +139,41 @@ def _read_tables(
     _refuse_without_kineto(result, where, has_tables=bool(tables) or not others)
     folders: dict[int, str] = {}
     groups: dict[int, tuple[tuple[int, ...], ...]] = {}
-    with task("reading the trace", len(result.kineto), "files") as advance:
-        for source in (s for s in _all_sources(others) if s.path in result.kineto and s.path not in result.left_out):
-            table, distributed = _read_kineto(source, result, chosen.steps)
-            rank = table.meta.rank
-            if not chosen.has_rank(rank):
-                result.left_out[source.path] = rank
-                continue
-            if folders.setdefault(rank, source.folder) != source.folder:  # named, so that the user can choose
-                first, second = folders[rank] or ".", source.folder or "."
-                raise InputError(f"holds several runs: {first!r}, {second!r} both have a rank {rank}", where=where,
-                                 allowed="one run", remedy="give the folder of one run")  # fmt: skip
-            tables.append(table)
-            groups[rank] = tuple((distributed.group_ranks or {}).values())
-            advance(1.0)
+    for source, (table, distributed) in _read_files(others, result, chosen.steps):
+        rank = table.meta.rank
+        if not chosen.has_rank(rank):
+            result.left_out[source.path] = rank
+            continue
+        if folders.setdefault(rank, source.folder) != source.folder:  # named, so that the user can choose
+            first, second = folders[rank] or ".", source.folder or "."
+            raise InputError(f"holds several runs: {first!r}, {second!r} both have a rank {rank}", where=where,
+                             allowed="one run", remedy="give the folder of one run")  # fmt: skip
+        tables.append(table)
+        groups[rank] = tuple((distributed.group_ranks or {}).values())
     if not tables:
         there = listed(set(result.left_out.values()))
         raise InputError("holds none of these ranks", where=where, remedy="see `gnnperf inspect`",
                          allowed=there and f"rank {there}")  # fmt: skip
     return tables, groups, _unused(result, tables)
+
+
+def _read_files(
+    paths: Sequence[Path], result: _Result, steps: range | None
+) -> Iterator[tuple[Source, tuple[TraceTable, Distributed]]]:
+    """The table of each file; copies of this process share many files, unless they are large or in an archive."""
+    read = partial(_read_kineto, result=result, steps=steps)
+    wanted = (s for s in _all_sources(paths) if s.path in result.kineto and s.path not in result.left_out)
+    files = list(wanted) if not any(map(is_archive, paths)) else []
+    sizes = [source.content.stat().st_size for source in files if isinstance(source.content, Path)]
+    has_room = untrusted.available_bytes() > COPIED_SIZES * sum(sizes)
+    if len(sizes) > 1 and sum(sizes) >= SHARED_BYTES and max(sizes) < LARGE_BYTES and has_room:
+        expect(sum(sizes))
+        yield from zip(files, in_copies(read, files, "reading the trace", unit="files"), strict=True)
+        return
+    with task("reading the trace", len(result.kineto), "files") as advance:
+        for source in files or wanted:
+            yield source, read(source)
+            advance(1.0)
 
 
 def _all_sources(paths: Sequence[Path]) -> Iterator[Source]:

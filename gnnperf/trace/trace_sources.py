@@ -98,10 +98,15 @@ def sources(path: Path) -> Iterator[Source]:
                 yield _source(file, "" if folder == "." else folder)
         elif not path.exists():
             raise InputError("does not exist", where=str(path), allowed=FORMS)
-        elif path.name.lower().endswith(ARCHIVE_ENDINGS):
+        elif is_archive(path):
             yield from _archive(path)
         else:
             yield _source(path, "")
+
+
+def is_archive(path: Path) -> bool:
+    """Whether the name is that of an archive, whose members are in memory while they are read."""
+    return path.name.lower().endswith(ARCHIVE_ENDINGS)
 
 
 def skipped(path: Path) -> list[InputError]:
