@@ -4,8 +4,9 @@ import hashlib
 import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from gnnperf.hardware import Placement
 from gnnperf.trace import EVERYTHING, RunTrace, Selection, is_regular, run_name
 
 FILES = ("nodes.parquet", "edges.parquet")
+LARGE = 300_000  # nodes; smaller graphs are written in the time that a copy of the process takes
 _META_KEY = b"gnnperf.graph"
 _SOURCES = ("core/schema", "hardware", "trace", "graph")  # which a graph depends on
 
@@ -44,7 +46,7 @@ class _Meta:
 
 def load_graph(
     paths: Path | Sequence[Path], cache_dir: Path | None = None, recording: int | None = None,
-    chosen: Selection = EVERYTHING,
+    chosen: Selection = EVERYTHING, meanwhile: ExitStack | None = None,
 ) -> ExecutionGraph:  # fmt: skip
     """Import a run and build its graph, or take it from the cache.
 
@@ -53,6 +55,7 @@ def load_graph(
         cache_dir: where graphs are kept; None builds anew.
         recording: which one of several in a folder, from 1.
         chosen: ranks and steps.
+        meanwhile: until it ends, a copy of this process may put a large graph into the cache.
 
     Raises:
         InputError: the input cannot be read.
@@ -65,12 +68,21 @@ def load_graph(
     from gnnperf.graph.build import build_graph  # a graph in the cache needs neither this nor the reader
 
     graph = replace(build_graph(load_run(tuple(inputs), recording, chosen, key)), fingerprint=key)
-    if cached:
-        try:
-            write_graph(graph, cached)
-        except core.InputError as error:
-            return replace(graph, warnings=(*graph.warnings, f"the graph is not cached: {error.what}"))
+    if cached and meanwhile is not None and graph.num_nodes >= LARGE and core.copyable_cores() > 1:
+        remarks = meanwhile.enter_context(core.in_copy(partial(_cache, graph, cached)))
+        meanwhile.callback(lambda: [core.complain("gnnperf", remark) for remark in remarks()])
+    elif cached:
+        return replace(graph, warnings=(*graph.warnings, *_cache(graph, cached)))
     return graph
+
+
+def _cache(graph: ExecutionGraph, directory: Path) -> tuple[str, ...]:
+    """Write it; what prevented that, if anything did."""
+    try:
+        write_graph(graph, directory)
+    except core.InputError as error:
+        return (f"the graph is not cached: {error.what}",)
+    return ()
 
 
 @lru_cache(maxsize=1)

@@ -1,6 +1,7 @@
 """predict(): trace or plan -> graph -> latencies -> schedule -> the prediction about one step."""
 
 import math
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -66,15 +67,15 @@ def predict(request: Request) -> StepPrediction:
     return predicted(requested_graph(request), request)
 
 
-def requested_graph(request: Request) -> ExecutionGraph:
-    """The graph of the trace, or of the plan."""
+def requested_graph(request: Request, meanwhile: ExitStack | None = None) -> ExecutionGraph:
+    """The graph of the trace, or of the plan; until `meanwhile` ends, a large one may be put into the cache."""
     plan = request.plan_spec()
     if plan is not None:
         from gnnperf.generate import build_graph_of
 
         return build_graph_of(plan)
     assert request.trace is not None, "checked"
-    graph = load_graph(Path(request.trace), request.cache_folder, request.recording, request.chosen)
+    graph = load_graph(Path(request.trace), request.cache_folder, request.recording, request.chosen, meanwhile)
     if not request.memory:  # nothing else needs its events
         free_run()
     return graph

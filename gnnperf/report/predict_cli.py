@@ -1,6 +1,7 @@
 """`gnnperf predict TRACE`, `what-if TRACE EDIT` and `report TRACE`: plain flags for the keys of predict.py."""
 
 import argparse
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -187,8 +188,8 @@ def run_request(request: "Request") -> tuple[Path, ...]:
     threshold = read_threshold(request.max_step_ms, request.max_regression, request.against)
     if request.out is not None:
         check_output(Path(request.out))
-    with bars_on_terminal(request.quiet or request.json):
-        graph = requested_graph(request)  # trace or plan -> execution graph
+    with bars_on_terminal(request.quiet or request.json), ExitStack() as meanwhile:
+        graph = requested_graph(request, meanwhile)  # trace or plan -> execution graph
         with memory_ahead(graph, request):
             setup = setup_of(graph, request)  # its step, the hardware, the predictors in their order
             prediction = setup.predict()  # latency of every node

@@ -2,6 +2,7 @@
 
 import weakref
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -163,3 +164,16 @@ def test_a_cache_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
     graph = load_graph(tmp_path / "tables", tmp_path / "cache")
     assert graph.num_nodes > 0
     assert any("the graph is not cached" in warning for warning in graph.warnings)
+
+
+def test_a_large_graph_is_cached_by_a_copy_until_the_block_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(storage, "LARGE", 1)
+    write_run(run(), tmp_path / "tables")
+    (tmp_path / "file").write_text("a file where the cache should be")
+    for cache in (tmp_path / "cache", tmp_path / "file"):
+        with ExitStack() as meanwhile:
+            graph = load_graph(tmp_path / "tables", cache, meanwhile=meanwhile)
+    assert_equal(read_graph(next((tmp_path / "cache").iterdir())), graph)
+    assert capsys.readouterr().err.count("the graph is not cached") == 1
