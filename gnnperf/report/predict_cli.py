@@ -135,13 +135,13 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _predict(args: argparse.Namespace) -> None:
-    reuse_memory()
-    if args.trace is not None:
-        files.hash_ahead(Path(args.trace))
     run_request(_request(args))
 
 
 def _request(args: argparse.Namespace) -> "Request":
+    reuse_memory()
+    if args.trace is not None:
+        files.hash_ahead(Path(args.trace))
     from gnnperf.predict import Request, composed
 
     return composed("predict", Request, *_overrides(args), **_given(args))

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar
 
-from gnnperf.core import InputError, collect_rarely, complain, lasting_streams
+from gnnperf.core import InputError, collect_rarely, complain, lasting_streams, reuse_memory
 from gnnperf.predict.composition.command_line import OwnFiles
 from gnnperf.predict.composition.plain import plain_config
 
@@ -41,6 +41,7 @@ def entry_point(
         @functools.wraps(task)
         def main() -> None:
             collect_rarely()
+            reuse_memory()
             with lasting_streams() as streams:
                 run(sys.argv)
                 if code := streams.exit_code("error"):
