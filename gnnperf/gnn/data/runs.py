@@ -73,10 +73,11 @@ def occurrences(graph: ExecutionGraph) -> Occurrences:
 
 def node_kinds(nodes: pd.DataFrame) -> np.ndarray:
     """[num_nodes] node type, for hosts and parts of collectives with their segment: host T1, comm exit, compute."""
-    kind = nodes["node_type"].astype("str").fillna("").to_numpy(dtype=object)
-    segment = nodes["segment"].astype("str").fillna("").to_numpy(dtype=object)
-    split = np.isin(kind, [str(NodeType.HOST), str(NodeType.COMM)])
-    return np.where(split, kind + " " + segment, kind)
+    (kind, kinds), (segment, segments) = (pd.factorize(nodes[name]) for name in ("node_type", "segment"))
+    split = (NodeType.HOST, NodeType.COMM)
+    texts = [[f"{one} {part}" if one in split else one for part in [*segments, ""]] for one in [*kinds, ""]]
+    result: np.ndarray = np.array(texts, dtype=object)[kind, segment]
+    return result
 
 
 # Which hardware a run ran on.
