@@ -70,7 +70,12 @@ def load_graph(
     graph = replace(build_graph(load_run(tuple(inputs), recording, chosen, key)), fingerprint=key)
     if cached and meanwhile is not None and graph.num_nodes >= LARGE and core.copyable_cores() > 1:
         remarks = meanwhile.enter_context(core.in_copy(partial(_cache, graph, cached)))
-        meanwhile.callback(lambda: [core.complain("gnnperf", remark) for remark in remarks()])
+
+        @meanwhile.callback
+        def complain() -> None:
+            for remark in remarks():
+                core.complain("gnnperf", remark)
+
     elif cached:
         return replace(graph, warnings=(*graph.warnings, *_cache(graph, cached)))
     return graph
