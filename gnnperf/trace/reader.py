@@ -165,8 +165,8 @@ def _read_files(
     wanted = (s for s in _all_sources(paths) if s.path in result.kineto and s.path not in result.left_out)
     files = list(wanted) if not any(map(is_archive, paths)) else []
     sizes = [source.content.stat().st_size for source in files if isinstance(source.content, Path)]
-    has_room = untrusted.available_bytes() > COPIED_SIZES * sum(sizes)
-    if len(sizes) > 1 and sum(sizes) >= SHARED_BYTES and max(sizes) < LARGE_BYTES and has_room:
+    fits = untrusted.available_bytes() > COPIED_SIZES * sum(sizes)
+    if len(sizes) > 1 and sum(sizes) >= SHARED_BYTES and max(sizes) < LARGE_BYTES and fits:
         expect(sum(sizes))
         yield from zip(files, in_copies(read, files, "reading the trace", unit="files"), strict=True)
         return

@@ -50,9 +50,9 @@ LATER = {"ts": 700_000, "Sequence number": 20_000, "ProfilerStep": 6}  # per rep
 def longer(file: Path, times: int, out: Path) -> Path:
     """The events of a file `times` times, each time with later times, and ids and steps that follow on."""
 
-    def later(found: re.Match[str], k: int) -> str:
-        number = int(found[4])
-        return f"{found[1]}{number + k * LATER.get(found[2] or found[3], 2_000_000) if number else 0}"
+    def later(match: re.Match[str], k: int) -> str:
+        number = int(match[4])
+        return f"{match[1]}{number + k * LATER.get(match[2] or match[3], 2_000_000) if number else 0}"
 
     head, events, tail = EVENTS.split(gzip.decompress(file.read_bytes()).decode())
     with out.open("w") as written:
