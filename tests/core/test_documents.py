@@ -184,3 +184,18 @@ def test_the_hash_of_a_file_is_of_what_it_holds_now(tmp_path: Path) -> None:
     os.utime(tmp_path / "other", (second, second))
     (tmp_path / "other").replace(path)
     assert files.sha256(path) == hashlib.sha256(b"seven").hexdigest()
+
+
+def test_files_are_hashed_ahead_and_then_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = {tmp_path / name: hashlib.sha256(name.encode()).hexdigest() for name in ("a", "b")}
+    for path in expected:
+        path.write_text(path.name)
+    for path in (tmp_path, tmp_path / "absent", tmp_path / "a"):
+        files.hash_ahead(path)
+    for thread in {*files._ahead.values()}:
+        thread.join()
+    monkeypatch.setattr(files.hashlib, "sha256", None)
+    assert {path: files.sha256(path) for path in expected} == expected
+    assert not files._ahead
+    with pytest.raises(FileNotFoundError):
+        files.sha256(tmp_path / "absent")

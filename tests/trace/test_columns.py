@@ -57,6 +57,13 @@ def test_lanes_that_are_no_numbers_get_one_each() -> None:
     assert make.lane_column([2**63 - 1, 7]).tolist() == [-1, 7]
 
 
+@given(st.lists(st.tuples(*[st.integers(-3, 3)] * 3)))
+def test_rows_are_sorted_as_by_all_keys_at_once(keys: list[tuple[int, ...]]) -> None:
+    first, second, third = np.array(keys, dtype=np.int64).reshape(-1, 3).T
+    order = make.sorted_rows(first, lambda rows: (third[rows], second[rows]))
+    assert order.tolist() == np.lexsort((third, second, first)).tolist()
+
+
 @given(st.lists(st.one_of(st.none(), st.text(max_size=3))))
 def test_codes_give_the_values_back(values: list[str | None]) -> None:
     codes, uniques = make.coded(values)

@@ -14,8 +14,9 @@ import pytest
 
 from gnnperf.core import schema, workers
 from gnnperf.core.errors import InputError
-from gnnperf.trace import assembly, read_run
+from gnnperf.trace import assembly, read_run, reader
 from gnnperf.trace.scanner import Scanner
+from gnnperf.trace.trace_sources import Source
 from tests.trace import kineto_files as files
 
 
@@ -189,6 +190,29 @@ def test_a_file_that_breaks_off_in_the_share_of_a_copy_is_refused(
     path.write_text(path.read_text()[:-60])
     with pytest.raises(InputError, match="cut off"):
         read_run(path)
+
+
+def test_copies_of_the_process_share_many_files_with_the_same_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(source: Source, **given: Any) -> Any:
+        (tmp_path / f"process {os.getpid()}").touch()
+        return real(source, **given)
+
+    for rank in range(3):
+        files.write(tmp_path / "run" / f"rank{rank}.json", files.document(files.step_events(), rank, 3))
+    one, real = read_run(tmp_path / "run"), reader._read_kineto
+    monkeypatch.setattr(reader, "SHARED_BYTES", 0)
+    monkeypatch.setattr(reader, "_read_kineto", read)
+    monkeypatch.setattr(workers, "usable_cores", lambda: 2)
+    several = read_run(tmp_path / "run")
+    assert len([*tmp_path.glob("process *")]) == 2
+    for a, b in zip(one.tables, several.tables, strict=True):
+        assert a.meta == b.meta
+        pd.testing.assert_frame_equal(a.events, b.events)
+    files.write(tmp_path / "run" / "rank1.json", '{"traceEvents": [{')
+    with pytest.raises(InputError, match="is not readable JSON"):
+        read_run(tmp_path / "run")
 
 
 def test_a_list_of_no_paths_is_refused() -> None:
