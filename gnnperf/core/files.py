@@ -12,7 +12,7 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache, lru_cache
 from pathlib import Path
@@ -58,12 +58,16 @@ def _sha256(path: Path, *state: int) -> str:
 _ahead: dict[Path, Thread] = {}
 
 
-def hash_ahead(path: Path) -> None:
-    """Begin to hash a file, or those in a folder, for `sha256`, while this process loads what it needs."""
-    listed = [path] if path.is_file() else sorted(p for p in path.glob("*") if p.is_file() and not p.is_symlink())
+def hash_ahead(paths: Iterable[Path]) -> None:
+    """Begin to hash files, and those in folders, for `sha256`, while this process loads what it needs."""
+    listed = list[Path]()
+    with suppress(OSError):  # who reads them meets it again
+        for path in paths:
+            inside = sorted(p for p in path.glob("*") if p.is_file() and not p.is_symlink())
+            listed += [path] if path.is_file() else inside
 
     def attempt() -> None:
-        with suppress(OSError):  # `sha256` meets it again
+        with suppress(OSError):
             for file in listed:
                 _digest(file)
 

@@ -42,9 +42,7 @@ def _import(args: argparse.Namespace) -> None:
     from gnnperf.core import replacing_folder, reuse_memory
 
     reuse_memory()
-    for path in args.path:
-        if path.is_file():
-            files.hash_ahead(path)
+    files.hash_ahead(args.path)
     from gnnperf.graph import storage as graph_storage
     from gnnperf.trace import read_run, selection, windowed
     from gnnperf.trace import storage as trace_storage

@@ -1,5 +1,6 @@
 """What predict.py and `predict` are given, and which requests contradict themselves."""
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -193,7 +194,7 @@ def check(request: "Request") -> None:
         if request.trace is None:
             raise InputError("a value is required", where="trace",
                              remedy="name a trace (trace=PATH), or a plan and a device (--plan, --gpu)")  # fmt: skip
-        if not Path(request.trace).exists():
+        if not os.path.exists(request.trace):  # False for names that no system takes
             raise _missing(request.trace, _nearest_plan(str(request.trace)))
     elif not request.hardware:
         raise InputError("a plan needs a device to run on", where="hardware",

@@ -140,8 +140,7 @@ def _predict(args: argparse.Namespace) -> None:
 
 def _request(args: argparse.Namespace) -> "Request":
     reuse_memory()
-    if args.trace is not None:
-        files.hash_ahead(Path(args.trace))
+    files.hash_ahead([Path(args.trace)] if args.trace is not None else [])
     from gnnperf.predict import Request, composed
 
     return composed("predict", Request, *_overrides(args), **_given(args))

@@ -45,10 +45,11 @@ class Window:
 
 def windowed(path: Path, budget_bytes: float) -> bool:
     """Whether a trace is a file, plain or gzipped, whose text is too large to be read as a whole."""
-    if not path.is_file() or not path.name.lower().endswith((".json", ".json.gz")):
-        return False
-    with path.open("rb") as file:
-        is_packed = file.read(2) == GZIP_MAGIC
+    with untrusted.reading(path):
+        if not path.is_file() or not path.name.lower().endswith((".json", ".json.gz")):
+            return False
+        with path.open("rb") as file:
+            is_packed = file.read(2) == GZIP_MAGIC
     return MEMORY_PER_BYTE * (PACKED_RATIO if is_packed else 1) * path.stat().st_size > budget_bytes
 
 

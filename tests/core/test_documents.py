@@ -190,8 +190,7 @@ def test_files_are_hashed_ahead_and_then_not_read_again(tmp_path: Path, monkeypa
     expected = {tmp_path / name: hashlib.sha256(name.encode()).hexdigest() for name in ("a", "b")}
     for path in expected:
         path.write_text(path.name)
-    for path in (tmp_path, tmp_path / "absent", tmp_path / "a"):
-        files.hash_ahead(path)
+    files.hash_ahead([tmp_path / "a", tmp_path, tmp_path / "absent", tmp_path / ("a" * 300), tmp_path / "b"])
     for thread in {*files._ahead.values()}:
         thread.join()
     monkeypatch.setattr(files.hashlib, "sha256", None)

@@ -65,7 +65,9 @@ def test_a_full_disk_leaves_the_earlier_import_or_nothing(
 
 def test_a_name_that_is_too_long_is_one_message(tmp_path: Path, command: Command) -> None:
     traces = files.write_ranks(tmp_path / "traces", 1)
-    assert command.refused("import", traces, "--out", tmp_path / ("x" * 300)).count("File name too long") == 1
+    long = tmp_path / ("x" * 300)
+    assert command.refused("import", traces, "--out", long).count("File name too long") == 1
+    assert command.refused("import", long, "--out", tmp_path / "out").count("File name too long") == 1
 
 
 def test_a_folder_with_other_files_is_not_replaced(tmp_path: Path, command: Command) -> None:

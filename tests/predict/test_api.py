@@ -123,6 +123,7 @@ def _two_steps() -> ExecutionGraph:
         ({"mode": Mode.replay, "checkpoint": Path("a.ckpt")}, "checkpoint: has no use in mode=replay"),
         ({"checkpoint": Path("/no/such.ckpt")}, "/no/such.ckpt: no such file"),
         ({"trace": Path("/no/such/trace")}, "/no/such/trace: no such file"),
+        ({"trace": Path("x" * 300)}, "xxx: no such file"),
         ({"step": 9}, "step=9 is not in the trace"),
         ({"mode": Mode.replay, "whatif": [ScaleBatch(2)]}, "whatif: mode=replay"),
     ],
