@@ -10,9 +10,8 @@ from gnnperf.gnn import LearnerConfig, LearnerKind
 from gnnperf.gnn.data.prepare import PreparedData, Step
 from gnnperf.gnn.data.step_time import IsolatedPrediction, filled_us, step_time_us
 from gnnperf.gnn.evaluation.trivial import NearestRun, OpMedians, fit_nearest_run, fit_op_medians
-from research.baselines.hops import trees_with_hops
 from research.baselines.judge import Estimate, Fit, IsolatedEstimate, Learner, fitted
-from research.baselines.trees import WHOLE_NUMBERS, Trees
+from research.baselines.trees import WHOLE_NUMBERS, Trees, trees_with_hops
 from research.baselines.whole_steps import MedianStep, NearestStep, RidgeStep
 
 

@@ -15,7 +15,6 @@ from research.recording.build import build
 from research.recording.dataset import calibrate_first, record_all
 from research.recording.gpu_recipe import gpu as gpu_plan
 from research.recording.gpu_recipe import gpu_programs as gpu_programs_plan
-from research.recording.length_recipe import cpu_lengths as lengths_plan
 from research.recording.plan import Plan
 from research.recording.program_recipe import cpu_programs as programs_plan
 from research.recording.run import RunSpec, Steps, record_run
@@ -57,7 +56,7 @@ def record_dataset(plan_of: Callable[[], Plan], arguments: argparse.Namespace) -
 
 cpu_gloo = partial(record_dataset, gloo.cpu_gloo)
 cpu_again = partial(record_dataset, gloo.cpu_again)
-cpu_lengths = partial(record_dataset, lengths_plan)
+cpu_lengths = partial(record_dataset, gloo.cpu_lengths)
 cpu_programs = partial(record_dataset, programs_plan)
 gpu = partial(record_dataset, gpu_plan)
 gpu_programs = partial(record_dataset, gpu_programs_plan)

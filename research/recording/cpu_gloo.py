@@ -1,11 +1,13 @@
-"""The plan of the embedded data set: gloo ranks on one machine, six programs, five links, and how they are split."""
+"""Plans of gloo ranks on one machine: the embedded data set (programs, links, how they are split), and others."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from research.recording.cpu_gloo_runs import SLOW, only_paired, pairs, plain_runs
 from research.recording.plan import Plan, Split
 from research.recording.run import RunSpec, Steps
+from research.recording.workloads.transformer import Optimizer, Parallel, Transformer
 
 RUN_PERIOD, RUN_VAL, RUN_TEST = 5, 4, 2  # of every five runs of a program, which is for what
 DEMO_PERIOD = 6  # of so many runs the demonstration trains on one
@@ -114,3 +116,25 @@ def _held_out(runs: Iterable[RunSpec], is_test: Callable[[RunSpec], bool]) -> Sp
         "val": retained[VAL_PLACE::VAL_PERIOD],
         "test": [run.name for run in runs if is_test(run)],
     }
+
+
+# Steps of several lengths: transformers whose batches differ in length, and the same at one length. A prediction starts
+# from the run at one length. The steps of the other run test its distribution.
+
+LENGTHS = (64, 32, 96, 48, 128, 64, 192, 80)  # tokens per sample of the batches, in turn
+FIXED = (64,)
+LENGTH_STEPS = Steps(warmup=len(LENGTHS), unprofiled=32, profiled=2 * len(LENGTHS))  # every length twice in the trace
+LENGTH_PROGRAMS = (
+    (Transformer(layers=2, width=128), 2),
+    (Transformer(layers=2, width=192, batch=4, causal=False), 1),
+    (Transformer(layers=2, width=128, parallel=Parallel.TP), 2),
+    (Transformer(layers=2, width=256, batch=4, parallel=Parallel.FSDP), 2),
+    (Transformer(layers=1, width=256, checkpointing=True, optimizer=Optimizer.ADAMW), 1),
+)  # program, ranks
+
+
+def cpu_lengths() -> Plan:
+    """The plan: every program at one length and at several."""
+    runs = [RunSpec(replace(program, sequence=max(LENGTHS), lengths=lengths), ranks)
+            for program, ranks in LENGTH_PROGRAMS for lengths in (FIXED, LENGTHS)]  # fmt: skip
+    return Plan("cpu-lengths", tuple(runs), LENGTH_STEPS, splits={}, axes={}, min_gap_s=60.0, max_drift=0.05)

@@ -4,6 +4,4 @@ from research.tables.aiconfigurator import read_aiconfigurator
 from research.tables.columns import COLUMNS, OpTable, grouped, joined, spec_of
 from research.tables.neusight import read_neusight
 
-__all__ = [
-    "COLUMNS", "OpTable", "grouped", "joined", "read_aiconfigurator", "read_neusight", "spec_of",
-]  # fmt: skip
+__all__ = ["COLUMNS", "OpTable", "grouped", "joined", "read_aiconfigurator", "read_neusight", "spec_of"]

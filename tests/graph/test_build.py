@@ -52,9 +52,7 @@ def test_tensor_ids_of_an_execution_trace_come_first() -> None:
     )  # fmt: skip
     row = {str(n): int(e) for n, e in zip(table.events["name"], table.events["event_id"], strict=True)}
     pairs = [("aten::linear", "aten::relu"), ("aten::relu", "aten::item"), ("aten::relu", "aten::relu")]
-    feeds = pd.DataFrame({
-        "producer_event": [row[a] for a, _ in pairs], "consumer_event": [row[b] for _, b in pairs],
-    })  # fmt: skip
+    feeds = pd.DataFrame({"producer_event": [row[a] for a, _ in pairs], "consumer_event": [row[b] for _, b in pairs]})
     graph = build_graph(run_of(replace(table, feeds=feeds)))
     item = int(
         np.flatnonzero(((graph.nodes["op_name"] == "aten::item") & (graph.nodes["segment"] == "T5")).to_numpy())[0]

@@ -50,9 +50,7 @@ def test_outlier_steps_are_named_and_the_reported_step_is_none_of_them() -> None
     assert outlier_steps(steps[:2]) == frozenset()  # two steps do not say which one is odd
     graph = replace(two_rank_graph(), steps=steps)
     result = replace(toy_prediction(label=steps[0]), measurements=TraceMeasurements(graph))
-    assert steps_line(result) == (
-        "measured steps 0, 1, 2: 153, 408, 128 ms; 1 is an outlier; this is step 0",
-    )  # fmt: skip
+    assert steps_line(result) == ("measured steps 0, 1, 2: 153, 408, 128 ms; 1 is an outlier; this is step 0",)
     assert steps_line(result)[0] in _printed(result)
     assert [one["is_outlier"] for one in document(result)["measured_steps"]] == [False, True, False]
 

@@ -94,9 +94,7 @@ def test_predicted_and_measured_stand_side_by_side() -> None:
 
 def test_host_segments_and_launch_calls_are_named() -> None:
     host = _slices(toy_prediction(), "rank 1", "thread 0 predicted")
-    assert [h[0] for h in host] == [
-        "aten::mm [T2]", "cudaLaunchKernel", "aten::mm [T3]", "cudaDeviceSynchronize [T1]",
-    ]  # fmt: skip
+    assert [h[0] for h in host] == ["aten::mm [T2]", "cudaLaunchKernel", "aten::mm [T3]", "cudaDeviceSynchronize [T1]"]
 
 
 def test_critical_path_is_a_track_without_gaps() -> None:

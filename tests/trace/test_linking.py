@@ -39,9 +39,7 @@ def test_true_ids_are_recognized_and_agree_with_correlation() -> None:
 
 def test_correlation_ids_that_name_random_ops_are_not_believed() -> None:
     events = files.step_events()
-    table = _table([
-        *({**e, "args": e["args"] | {"External id": 2}} if e["name"] == "relu" else e for e in events),
-    ])  # fmt: skip
+    table = _table([*({**e, "args": e["args"] | {"External id": 2}} if e["name"] == "relu" else e for e in events)])
     links = linking.link(table)
     assert links.method == Link.CORRELATION
     assert links.op_event[_row(table, "relu")] == _row(table, "aten::relu")

@@ -191,10 +191,8 @@ def test_without_any_shapes_work_and_messages_of_data_take_as_many_times_as_long
     result = ScaleBatch(3)(_on_a_stream(None))
     factor = result.latency_change.factor
     assert factor[[programs.LOSS, programs.TRANSFER]].tolist() == [3.0, 3.0]
-    assert factor[[programs.LINEAR, programs.UPDATE]].tolist() == [
-        1.0,
-        1.0,
-    ]  # of 5 us: bound by its launch; of parameters
+    # of 5 us: bound by its launch; of parameters
+    assert factor[[programs.LINEAR, programs.UPDATE]].tolist() == [1.0, 1.0]
     assert "no shapes were recorded" in result.unknown[0]
 
 

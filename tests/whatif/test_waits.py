@@ -83,8 +83,7 @@ def test_by_feeds() -> None:
         WaitLater("all_reduce")(blocked)
     feeds = EdgeList()
     base = np.array([0, 11, 23, 34])
-    feeds.add(base + ISSUE, base + OPT, Relation.FEEDS,
-              evidence=Evidence.ID)  # fmt: skip
+    feeds.add(base + ISSUE, base + OPT, Relation.FEEDS, evidence=Evidence.ID)
     followed = replace(blocked, edges=concat_tables([blocked.edges, feeds.table()]))
     result = WaitLater("all_reduce")(followed)
     assert step_times_us(result.graph) == pytest.approx([63.0, 63.0])

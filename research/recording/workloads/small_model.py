@@ -70,8 +70,7 @@ RELATIVE = replace(ENCODER, fixed={**ENCODER.fixed, "relative_attention": True, 
 NARROW = replace(ENCODER, times={**ENCODER.times, "embedding_size": 0.5}, fixed={**ENCODER.fixed, "num_labels": 100})
 GPT = Settings({"n_embd": 1}, {"n_head": 1}, fixed={"n_layer": 3, "vocab_size": VOCABULARY})
 PERMUTED = Settings({"d_model": 1, "d_inner": 4}, {"n_head": 1}, fixed={"n_layer": 2, "vocab_size": VOCABULARY})
-STATE_SPACE = Settings({"hidden_size": 1},
-                       fixed={"num_hidden_layers": 2, "state_size": 8, "vocab_size": VOCABULARY})  # fmt: skip
+STATE_SPACE = Settings({"hidden_size": 1}, fixed={"num_hidden_layers": 2, "state_size": 8, "vocab_size": VOCABULARY})
 T5 = Settings({"d_model": 1, "d_ff": 4}, {"num_heads": 1},
               fixed={"d_kv": HEAD, "num_layers": 2, "vocab_size": VOCABULARY, "decoder_start_token_id": 0})  # fmt: skip
 TWO_STACKS = Settings({"d_model": 1, "encoder_ffn_dim": 4, "decoder_ffn_dim": 4},

@@ -145,8 +145,7 @@ def test_the_predictor_takes_the_counts_of_the_runs_card() -> None:
     run = run_of(
         trace(mark(0, 0, 100), lookup, call("cudaLaunchKernel", 10, 12, corr=1), kernel("bag", 15, 40, corr=1))
     )
-    entry = {"rows": 100_000, "dim": 16, "batches": 4, "lookups_per_batch": 16_000,
-             "reuse_histogram": list(HISTOGRAM)}  # fmt: skip
+    entry = {"rows": 100_000, "dim": 16, "batches": 4, "lookups_per_batch": 16_000, "reuse_histogram": list(HISTOGRAM)}
     card: dict[str, object] = {"ranks": [{"rank": 0, "index_statistics": [entry]}]}
     cluster = default_cluster(replace(H100, l2_bytes=2**20))
     graphs = [build_graph(replace(run, card=result)) for result in (None, card)]

@@ -1,4 +1,4 @@
-"""A plan of two runs, one of which breaks: recorded, resumed, built. And probes and calibration, without recording."""
+"""Plans of runs, one of which breaks: recorded, resumed, built, with a card. Probes and calibration by themselves."""
 
 import json
 import os
@@ -8,14 +8,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import torch
+import yaml
 
 from gnnperf.core import files
 from gnnperf.core.errors import InputError
 from gnnperf.record import card
 from research.recording import dataset
 from research.recording.build import DAY_AXIS, _axes, build
+from research.recording.data_card import BLOCK, front_matter, with_front_matter
 from research.recording.dataset import Outcome, calibrate_first, copy_calibration, record_all
 from research.recording.plan import Change, Pair, Plan
 from research.recording.probe import NoiseProbe, drift, fastest, probe_us
@@ -226,3 +229,26 @@ def test_it_waits_until_the_machine_is_as_fast_as_at_its_best() -> None:
 def test_what_earlier_recordings_detected_counts() -> None:
     noise = NoiseProbe(0.03, fastest([[100.0], [99.0, 101.0], [98.0, 103.0]]), patience_s=60.0)
     assert noise.wait(probe([110.0, 101.0], [99.0, 101.0]).pop) == [99.0, 101.0]
+
+
+DATASETS = sorted(Path("datasets").glob("*/README.md"))
+
+
+@pytest.mark.parametrize("path", DATASETS, ids=lambda path: path.parent.name)
+def test_every_data_set_has_the_card_of_what_it_holds(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert text == with_front_matter(text, path.parent)
+    match = BLOCK.match(text)
+    assert match is not None and text[match.end() :].startswith("# ")
+    card = yaml.safe_load(match[0].strip().strip("-"))
+    assert card["task_categories"][0] == "tabular-regression"
+    for config in card["configs"]:
+        assert [list(path.parent.glob(one["path"])) != [] for one in config["data_files"]] == [True]
+    assert card["license"] == ("apache-2.0" if card["configs"] else "other")
+
+
+@pytest.mark.parametrize(("rows", "size"), [(999, "n<1K"), (1000, "1K<n<10K"), (250_000, "100K<n<1M")])
+def test_sizes_are_those_of_rows(rows: int, size: str, tmp_path: Path) -> None:
+    pd.DataFrame({"a": range(rows)}).to_parquet(tmp_path / "ops.parquet")
+    assert f"size_categories:\n- {size}\n" in front_matter(tmp_path)
+    assert with_front_matter(with_front_matter("# a\n", tmp_path), tmp_path).count("---\n") == 2

@@ -18,15 +18,33 @@ from gnnperf.generate import (
     Sharding,
     TransformerPlan,
 )
+from gnnperf.generate.transformer.block import Experts
 from gnnperf.generate.transformer.memory import held_bytes
+from gnnperf.generate.transformer.plan import Transformer
+from gnnperf.hardware import ClusterSpec, default_cluster, load_device
 from gnnperf.shard import Effort, Problem, search_plans
 from gnnperf.shard.parallelism import bound as bound_module
 from gnnperf.shard.parallelism import search as module
 from gnnperf.shard.parallelism.bound import bounds, judged, layer_passes, peak_bytes, with_micro_batches
 from gnnperf.shard.parallelism.search import GIVEN, RANDOM, RULE
 from gnnperf.shard.parallelism.space import LEAST_POSITIONS, candidates, settings_text
+from tests.generate.transformer import test_block
 from tests.generate.transformer.plans import step_us
-from tests.shard.parallelism.plans import base, cluster
+
+LLAMA = replace(test_block.LLAMA, width=512)
+MODEL = Transformer(layers=4, hidden=512, heads=4, sequence=512, vocabulary=1000, dtype="bfloat16")
+
+
+def base(*, experts: bool = False, batch: int = 8) -> TransformerPlan:
+    """A plan of eight devices."""
+    some = Experts(4) if experts else None
+    return TransformerPlan("small", MODEL, Parallelism(data=8), Schedule(batch, 1), LLAMA, some)
+
+
+def cluster(count: int = 8) -> ClusterSpec:
+    """Machines of four A100."""
+    assert count >= 1
+    return replace(default_cluster(load_device("a100_sxm_80gb")), ranks_per_node=4)
 
 
 def _some(plan: TransformerPlan, number: int) -> list[TransformerPlan]:

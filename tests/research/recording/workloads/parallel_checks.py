@@ -8,7 +8,6 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn import functional as F
-from torch.profiler import profile
 
 from research.recording.workloads.cnn import Cnn
 from research.recording.workloads.language_model import language_model
@@ -16,7 +15,7 @@ from research.recording.workloads.pipeline import Order, layers_of_stage
 from research.recording.workloads.tensor_parallel import cut_blocks
 from research.recording.workloads.transformer import Optimizer, Parallel, Transformer
 from research.recording.workloads.workload import SEED, Place, Trainer, Workload
-from tests.research.recording.workloads.ranks import refusal, write
+from tests.research.recording.workloads.ranks import refusal, three_steps, write
 
 TINY = Transformer(layers=2, width=128, sequence=8, batch=2, vocabulary=50)
 Result = dict[str, object]
@@ -74,14 +73,7 @@ def on_four_ranks(folder: Path) -> None:
 
 def on_one_rank(folder: Path) -> None:
     """Losses of three steps in every kind of parallelism, and names of collectives."""
-    result: Result = {}
-    for kind in Parallel:
-        trainer = replace(TINY, parallel=kind, accumulation=2).build()
-        with profile() as profiled:
-            losses = [float(trainer.step()) for _ in range(3)]
-        sent = {event.name for event in profiled.events() if event.name.startswith(("c10d::", "gloo:"))}
-        result[kind.value] = {"losses": losses, "collectives": sorted(sent)}
-    write(folder, result)
+    write(folder, {kind.value: three_steps(replace(TINY, parallel=kind, accumulation=2)) for kind in Parallel})
 
 
 def on_a_gpu(folder: Path) -> None:

@@ -83,15 +83,18 @@ def part_of(table: torch.Tensor, sharding: Sharding) -> torch.Tensor:
 
 
 def isolated(folder: Path) -> None:
-    """Write the error of looked up vectors, and of every program its losses and the names of its collectives."""
-    result: dict[str, object] = {"difference": _difference()}
-    for name, workload in ISOLATED.items():
-        trainer = workload.build()
-        with profile() as profiled:
-            losses = [float(trainer.step()) for _ in range(3)]
-        collectives = {event.name for event in profiled.events() if event.name.startswith(("c10d::", "gloo:"))}
-        result[name] = {"losses": losses, "collectives": sorted(collectives)}
-    write(folder, result)
+    """Write the error of looked up vectors, and what three steps of every program show."""
+    steps = {name: three_steps(workload) for name, workload in ISOLATED.items()}
+    write(folder, {"difference": _difference(), **steps})
+
+
+def three_steps(program: Workload) -> dict[str, object]:
+    """Losses of three steps, and names of collectives."""
+    trainer = program.build()
+    with profile() as profiled:
+        losses = [float(trainer.step()) for _ in range(3)]
+    sent = {event.name for event in profiled.events() if event.name.startswith(("c10d::", "gloo:"))}
+    return {"losses": losses, "collectives": sorted(sent)}
 
 
 def _difference() -> float:

@@ -1,5 +1,6 @@
-"""Names of programs: every size shows, so that runs of a plan differ in name."""
+"""Programs: every size shows in a name, so that runs of a plan differ; models that no library has train a batch."""
 
+from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
 
@@ -7,11 +8,13 @@ import pytest
 
 from research.recording.workloads.cnn import Cnn, Layout
 from research.recording.workloads.dlrm import Dlrm
+from research.recording.workloads.library_model import MODELS, LibraryModel
 from research.recording.workloads.moe import Moe
 from research.recording.workloads.pipeline import Order
 from research.recording.workloads.random_graph import RandomGraph
 from research.recording.workloads.rl import Rl
 from research.recording.workloads.sharded_tables import Sharding
+from research.recording.workloads.small_model import SMALL_MODELS, SmallModel
 from research.recording.workloads.transformer import Optimizer, Parallel, Transformer
 
 # Of every program: the name of its defaults; one with every field changed, and its name.
@@ -50,3 +53,13 @@ def test_every_field_shows_in_the_name(base_name: str, changed: Any, name: str) 
     assert (base.name, changed.name) == (base_name, name)
     one_changed = {replace(base, **{f.name: getattr(changed, f.name)}).name for f in fields(base)}
     assert len(one_changed | {base.name}) == len(fields(base)) + 1
+
+
+@pytest.mark.parametrize(("models", "at"), [
+    (MODELS, LibraryModel("lstm", batch=2, size=4)), (MODELS, LibraryModel("diffusion", batch=1, size=16)),
+    (SMALL_MODELS, SmallModel("seq2seq", batch=2, size=4)),
+])  # fmt: skip
+def test_a_batch_has_a_loss_and_gradients(models: dict[str, Callable[[Any], Any]], at: Any) -> None:
+    for program in (models[at.model](at), models[at.model](at)):
+        program.loss(program.model, program.inputs()).backward()
+        assert any(weight.grad is not None and weight.grad.any() for weight in program.model.parameters())

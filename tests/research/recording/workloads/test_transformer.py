@@ -73,9 +73,7 @@ def test_places_are_passed_once_and_in_order(two: Ranks) -> None:
 
 
 def test_parallelism_names_ranks_by_kind(two: Ranks) -> None:
-    assert two[0]["parallelism"] == {
-        "ddp": {"dp": 2}, "fsdp": {"dp": 2, "fsdp": 2}, "tp": {"tp": 2}, "pp": {"pp": 2},
-    }  # fmt: skip
+    assert two[0]["parallelism"] == {"ddp": {"dp": 2}, "fsdp": {"dp": 2, "fsdp": 2}, "tp": {"tp": 2}, "pp": {"pp": 2}}
 
 
 def test_what_does_not_go_together_is_refused(two: Ranks) -> None:

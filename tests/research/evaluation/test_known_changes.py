@@ -1,17 +1,22 @@
-"""Copies of an op in, and out again."""
+"""Pauses, copies of an op in and out again, and latencies from a recording of the changed program."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 from toys import make_graph
 
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import NodeType, Relation, Segment
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
+from gnnperf.whatif import Block, Edit, Place, apply
 from research.evaluation.interventions import step_times_us
 from research.evaluation.op_copies import OpSelector, insert_copies
+from research.evaluation.pairs import Pause
+from research.evaluation.reference_run import LatenciesOf, WaitAs, changed_inputs, transfers
 from research.evaluation.repeats import RepeatOp, RunOnce, repeated_calls
 from tests.whatif.loops import loop, of
 from tests.whatif.test_streams import row
@@ -165,3 +170,170 @@ def test_no_time_is_read() -> None:
 def test_what_is_not_repeated_is_refused(op: str, times: int) -> None:
     with pytest.raises(InputError, match=f"no call of {op} that runs {times} times as often"):
         repeated_calls(program("mm", "relu"), program("mm", "mm", "relu"), OpSelector(op), times)
+
+
+def test_another_link_changes_transfers_only() -> None:
+    """The donor's products are slower too, and that is not taken."""
+    reference_run = loop(mm_us=(100.0, 100.0), transfer_us=50.0)
+    result = LatenciesOf(reference_run, transfers)(loop())
+    assert step_times_us(result.graph) == pytest.approx([83.0, 83.0])
+    assert result.touched.sum() == 2 * 3  # transfer and two exits per step
+    assert not result.unknown
+
+
+def test_other_shapes_take_the_donors_latency_and_nothing_else_does() -> None:
+    reference_run = loop(mm_us=(20.0, 24.0), transfer_us=500.0, dims="[[8,8],[8,8]]")
+    result = LatenciesOf(reference_run, changed_inputs)(loop())
+    assert step_times_us(result.graph) == pytest.approx([73.0, 73.0])
+    assert result.touched.sum() == 2 * 2 * 2  # the product and the gap before it, on two ranks in two steps
+
+
+def test_one_ranks_shapes() -> None:
+    reference_run = loop(mm_us=(30.0, 14.0))
+    rank = reference_run.nodes["rank"] == 0
+    dims = reference_run.nodes["input_dims"].astype("object")
+    dims = dims.mask(rank & (reference_run.nodes["op_name"] == "aten::mm") & dims.notna(), "[[9,9]]").astype("category")
+    result = LatenciesOf(replace(reference_run, nodes=reference_run.nodes.assign(input_dims=dims)), changed_inputs)(
+        loop()
+    )
+    assert step_times_us(result.graph) == pytest.approx([79.0, 79.0])  # rank 0 arrives at 40
+    assert result.touched.sum() == 2 * 2
+
+
+def test_other_messages_touch_the_whole_collective() -> None:
+    reference_run = loop(transfer_us=35.0)
+    reference_run = replace(
+        reference_run, nodes=reference_run.nodes.assign(message_bytes=reference_run.nodes["message_bytes"] * 2)
+    )
+    result = LatenciesOf(reference_run, changed_inputs)(loop())
+    assert step_times_us(result.graph) == pytest.approx([68.0, 68.0])
+
+
+def test_what_only_one_of_them_has_is_stated() -> None:
+    graph, longer = loop(), RepeatOp(OpSelector("aten::mm"), 2)(loop()).graph
+    there = LatenciesOf(longer, transfers)(graph)
+    assert there.unknown == (
+        "4.0 nodes per step (34 us) exist in the reference run only: the edit neither adds nor removes any",
+    )
+    here = LatenciesOf(graph, transfers)(longer)
+    assert "exist in this graph only" in here.unknown[0]
+
+
+def test_a_touched_node_that_the_reference_run_does_not_know_keeps_its_latency_and_is_stated() -> None:
+    graph = loop()
+    unknown = graph.nodes["latency_us"].mask(graph.nodes["node_type"] == "collective")
+    result = LatenciesOf(replace(graph, nodes=graph.nodes.assign(latency_us=unknown)), transfers)(graph)
+    assert step_times_us(result.graph) == pytest.approx([63.0, 63.0])
+    assert result.unknown[0].startswith("1.0 touched nodes per step have no counterpart")
+
+
+def test_independent_edits_commute_and_add_up() -> None:
+    graph, reference_run = loop(), loop(transfer_us=50.0)
+    changes: list[Edit] = [
+        Pause(1, Place.OPTIMIZER, 4.0),
+        RepeatOp(OpSelector("aten::mm"), 2),
+        LatenciesOf(reference_run, transfers),
+    ]
+    one, other = apply(graph, changes), apply(graph, changes[::-1])
+    assert step_times_us(one.graph) == pytest.approx([106.0, 106.0])  # 63 + 4 + 19 + 20
+    assert step_times_us(other.graph) == pytest.approx(step_times_us(one.graph))
+    assert_frame_equal(one.graph.nodes, other.graph.nodes)
+    assert one.touched.tolist() == other.touched.tolist()
+    assert np.array_equal(graph.nodes["op_name"].to_numpy()[one.came_from], one.graph.nodes["op_name"].to_numpy())
+
+
+def test_the_optimizer_of_a_table_is_touched_where_look_ups_changed() -> None:
+    """Its gradient is sparse: the shape is the table's, however many rows were looked up."""
+
+    def program(samples: int, scale: float) -> ExecutionGraph:
+        ops = [("aten::embedding_bag", "embedding", "forward", f"[[9,4],[{samples}]]"),
+               ("aten::add_", "elementwise", "optimizer", "[[9,4],[9,4],[]]"),
+               ("aten::add_", "elementwise", "optimizer", "[[8,8],[8,8],[]]")]  # fmt: skip
+        rows: list[dict[str, object]] = []
+        for op, family, phase, dims in ops:
+            at: dict[str, object] = {"thread": 0, "op_name": op, "phase": phase, "latency_us": scale}
+            rows.append({**at, "node_type": NodeType.HOST, "segment": Segment.T1})
+            rows.append({**at, "node_type": NodeType.COMPUTE, "family": family, "input_dims": dims})
+        label = StepLabel(0, "ProfilerStep#0", None, 0.0, (0.0,), (0.0,))
+        return make_graph(rows, [(n, n + 1, Relation.FOLLOWS) for n in range(5)], steps=(label,))
+
+    result = LatenciesOf(program(16, 10.0), changed_inputs)(program(8, 1.0))
+    assert result.graph.nodes["latency_us"].tolist() == [10.0, 10.0, 10.0, 10.0, 1.0, 1.0]
+
+
+def test_the_other_way_round_needs_the_other_programs_waits() -> None:
+    blocked = Block()(loop()).graph
+    result = WaitAs(loop(1))(blocked)
+    assert step_times_us(result.graph) == pytest.approx([63.0, 63.0])
+    assert step_times_us(WaitAs(blocked)(loop()).graph) == pytest.approx([85.0, 85.0])
+
+
+@pytest.mark.parametrize(
+    ("rank", "place", "sleep_us", "expected"),
+    [
+        (0, Place.START, 4.0, 63.0),  # rank 0 then arrives when rank 1 does
+        (0, Place.START, 9.0, 68.0),
+        (1, Place.START, 4.0, 67.0),
+        (0, Place.BACKWARD, 5.0, 63.0),  # backward ends 7 before the transfer
+        (0, Place.BACKWARD, 10.0, 66.0),
+        (1, Place.OPTIMIZER, 4.0, 67.0),
+    ],
+)
+def test_a_sleep_by_hand(rank: int, place: Place, sleep_us: float, expected: float) -> None:
+    result = Pause(rank, place, sleep_us)(loop())
+    assert step_times_us(result.graph) == pytest.approx([expected, expected])
+    assert result.touched.sum() == 2
+    assert not result.unknown
+
+
+@given(
+    rank=st.sampled_from([0, 1]),
+    place=st.sampled_from(list(Place)),
+    sleep_us=st.floats(0, 200),
+    steps=st.integers(1, 3),
+)
+def test_a_sleep_delays_by_between_nothing_and_its_length(rank: int, place: Place, sleep_us: float, steps: int) -> None:
+    graph = loop(steps)
+    delay = step_times_us(Pause(rank, place, sleep_us)(graph).graph).sum() - step_times_us(graph).sum()
+    assert -1e-6 <= delay <= steps * sleep_us + 1e-6
+
+
+def test_the_inverse_takes_the_sleep_out() -> None:
+    graph = loop()
+    back = Pause(1, Place.OPTIMIZER, -40.0)(Pause(1, Place.OPTIMIZER, 40.0)(graph).graph)
+    assert_frame_equal(back.graph.nodes, graph.nodes)
+    assert not back.unknown
+
+
+def test_a_gap_shorter_than_the_sleep_taken_out_is_stated() -> None:
+    result = Pause(0, Place.BACKWARD, -5.0)(loop())
+    assert result.graph.nodes["latency_us"].min() == 0.0
+    assert "2 of 2 gaps are shorter than the sleep of 5 us" in result.unknown[0]
+
+
+# Step times of a window: the recording as it is.
+
+
+def test_a_step_takes_63_us_as_drawn() -> None:
+    """Rank 1 arrives at 24, the transfer ends at 54, then 3 + 5 + 1."""
+    assert step_times_us(loop()) == pytest.approx([63.0, 63.0])
+
+
+def test_a_rank_begins_when_it_did() -> None:
+    graph = loop()
+    late = replace(graph.steps[0], rank_start_us=(100.0, 120.0))
+    assert step_times_us(replace(graph, steps=(late, *graph.steps[1:]))) == pytest.approx([83.0, 63.0])
+
+
+def test_work_outside_of_steps_does_not_count() -> None:
+    graph = loop(3)
+    step = graph.nodes["step"].where(graph.nodes["step"] != 2, -1).astype("int32")
+    result = step_times_us(replace(graph, nodes=graph.nodes.assign(step=step), steps=graph.steps[:2]))
+    assert result == pytest.approx([63.0, 63.0])
+
+
+def test_unknown_latencies_take_the_median_of_their_kind() -> None:
+    """Gaps 2.5, compute 12.5: arrival at 20, transfer until 50, then 9."""
+    graph = loop(1)
+    latency = np.where(graph.nodes["op_name"] == "aten::mm", np.nan, graph.nodes["latency_us"])
+    assert step_times_us(replace(graph, nodes=graph.nodes.assign(latency_us=latency))) == pytest.approx([59.0])
