@@ -120,10 +120,10 @@ def main(arguments: Sequence[str]) -> None:
         shown = (medians[name], min(wall_s), max(wall_s), statistics.median(cpu_s))
         table.add_row(name, *(f"{value:.3f}" for value in shown), f"{statistics.median(peak_mib):.0f}")
     show(table, width=120)
-    if args.peer:
+    if args.peer and args.times == 1:
         ratio = medians["HolisticTraceAnalysis"] / medians["file -> tables"]
         print(f"HolisticTraceAnalysis / file -> tables: {ratio:.1f}")
-        if not args.file and args.times == 1:
+        if not args.file:
             save_result("import_speed", ratio)
 
 
