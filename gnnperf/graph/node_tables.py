@@ -92,6 +92,8 @@ def _pieces_at(pieces: Pieces, own: np.ndarray, moment_ns: np.ndarray) -> np.nda
     return piece[(begin < moment_ns) | ((begin == moment_ns) & (pieces.end_ns[piece] == begin))]
 
 
+_WORK_TYPES = (NodeType.COMM, NodeType.COMPUTE, NodeType.MEMORY)
+_COMM, _COMPUTE, _MEMORY = range(len(_WORK_TYPES))
 _HOST_CONTENT = ("node_type", "thread", "op_name", "segment", "event_name")
 _WORK_CONTENT = ("node_type", "stream", "op_name", "segment", "event_name", "ordinal")
 _NULL = np.array(None, dtype=object)  # what np.where puts where a text is unknown
@@ -174,15 +176,14 @@ def work_table(
     duration_us = (np.where(duration_ns == 0, tick_ns / 2, duration_ns) / 1000.0)[work]
     moved = events.column("bytes", works.event)[work]
     fused = works.num_kernels[work] > 1
-    kind, segment = np.select([comm, copy], [0, 2], 1), np.where(comm, np.where(is_exit, 1, 0), -1)
     family = np.select([comm, copy], [text(OpFamily.COLLECTIVE), text(OpFamily.COPY)], costs.family[work])
     table = node_table(
         len(work),
-        node_type=schema.in_use(kind, (NodeType.COMM, NodeType.COMPUTE, NodeType.MEMORY)),
+        node_type=schema.in_use(np.select([comm, copy], [_COMM, _MEMORY], _COMPUTE), _WORK_TYPES),
         rank=events.rank, step=step[work], device=works.device[work], stream=works.stream[work],
         op_name=op_name[work],
         event_name=names[work],
-        segment=schema.in_use(segment, (Segment.ARRIVE, Segment.EXIT)),
+        segment=schema.in_use(np.where(comm, is_exit, -1), (Segment.ARRIVE, Segment.EXIT)),
         phase=schema.in_use(np.where(works.recorded_op >= 0, events.phase[works.recorded_op], _OTHER)[work], PHASES),
         family=family,
         dtype=np.where(comm, events.column("comm_dtype", works.event)[work], costs.dtype[work]),
