@@ -168,6 +168,8 @@ def _read_files(
     fits = untrusted.available_bytes() > COPIED_SIZES * sum(sizes)
     if len(sizes) > 1 and sum(sizes) >= SHARED_BYTES and max(sizes) < LARGE_BYTES and fits:
         expect(sum(sizes))
+        for source in files:  # copies have the hashes then, and no other thread computes one when they are made
+            source.sha256()
         yield from zip(files, in_copies(read, files, "reading the trace", unit="files"), strict=True)
         return
     with task("reading the trace", len(result.kineto), "files") as advance:
