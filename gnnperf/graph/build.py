@@ -180,6 +180,9 @@ def feed_edges(ranks: list[RankGraph], offsets: list[int]) -> EdgeList:
     return edges
 
 
+RANGES_AROUND = 7  # of an op, which have its device work, too
+
+
 def _op_nodes(rank: RankGraph) -> tuple[np.ndarray, np.ndarray]:
     """[num_events] first and last node of each op: its device work if it has any, else its host pieces.
 
@@ -190,9 +193,9 @@ def _op_nodes(rank: RankGraph) -> tuple[np.ndarray, np.ndarray]:
     host = np.flatnonzero((event >= 0) & (rank.column("thread") >= 0))
     first, last = _spread(event[host], host, host, n)
     owners = [rank.works.op]
-    for _ in range(7):  # the op itself, then the ranges around it
+    for _ in range(RANGES_AROUND):
         owners.append(np.where(owners[-1] >= 0, rank.events.parent[owners[-1]], -1))
-    owner = np.stack(owners, axis=1)  # [num_works, 8]
+    owner = np.stack(owners, axis=1)  # [num_works, 1 + RANGES_AROUND]
     work = np.flatnonzero(owner >= 0) // owner.shape[1]
     device_first, device_last = _spread(owner[owner >= 0], rank.first_node[work], rank.last_node[work], n)
     outer = rank.events.op

@@ -178,7 +178,7 @@ def _texts(table: Assembled, column: str, rows: list[int]) -> list[str | None]:
 
 
 def _of_inputs(name: str, kind: str | None, *texts: str | None) -> "Call":
-    """What a call's inputs say: shapes, types and values as JSON."""
+    """What a call's inputs state: shapes, types and values as JSON."""
     dims, types, values = (None if text is None else msgspec.json.decode(text) for text in texts)
     peer, tag = peer_of_inputs(name, values) or (peer_of_name(name), 0)
     return _shaped(name, kind, dims, types).filled_from(Call(peer=peer, tag=tag))
@@ -229,7 +229,7 @@ def _between(call: "Call", distributed: Distributed) -> "Call":
 
 
 def _shaped(name: str, kind: str | None, dims: Any, types: Any) -> "Call":
-    """What the shapes of its inputs say: elements and dtype."""
+    """What the shapes of its inputs state: elements and dtype."""
     if not dims:
         return Call(kind)
     output_first = name in OUTPUT_FIRST

@@ -115,7 +115,7 @@ def test_settings_by_the_time_of_a_sample(result: dict[str, Any]) -> None:
     assert same["on_front"] and twice["peak_bytes"] > same["peak_bytes"] == eight["peak_bytes"]
 
 
-def test_a_table_says_what_does_not_fit(result: dict[str, Any], command: Command) -> None:
+def test_a_table_names_what_does_not_fit(result: dict[str, Any], command: Command) -> None:
     small, _, _, large = sorted(row["peak_bytes"] for row in result["settings"])
     limit = f"{(small + large) / 2 / 2**20:.3f}MiB"
     shown = command.shown(*of_trace("--memory", limit, "--reserve", "0", "--by", "cost", batches="1,2"))
