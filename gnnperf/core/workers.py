@@ -1,7 +1,9 @@
 """A function for many items, or one during other work, in copies of the process that end with it."""
 
+import mmap
 import multiprocessing
 import os
+import pickle
 import signal
 import sys
 import threading
@@ -10,13 +12,14 @@ from contextlib import ExitStack, contextmanager, suppress
 from contextvars import Context
 from functools import partial
 from multiprocessing.connection import Connection
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar, cast
 
 from gnnperf.core.progress import each
 
 Result = TypeVar("Result")
 Mapped = Callable[[Callable[[Any], Any], Sequence[Any], str], list[Any]]  # (function, items, what) -> results in order
 MOST = 8  # processes
+ALIGNED_BYTES = 64  # where arrays begin
 
 
 def usable_cores() -> int:
@@ -38,16 +41,19 @@ def in_turn(function: Callable[[Any], Any], items: Sequence[Any], what: str, uni
 def in_copy(function: Callable[[], Result]) -> Iterator[Callable[[], Result]]:
     """What waits for the result of `function`, which a copy of this process computes during the block.
 
-    The copy shares the memory of this process; only the result is sent, which holds no tensors. Libraries must use one
-    thread in both: OpenMP hangs in a copy. If the system makes no copy or ends it for its memory, or if the function
-    fails there, it is computed here when the result is requested, so that errors are raised here.
+    The copy shares the memory of this process; only the result is sent, which holds no tensors. Its arrays lie in a
+    file in memory that both processes map. Libraries must use one thread in both: OpenMP hangs in a copy. If the system
+    makes no copy or ends it for its memory, or if the function fails there, it is computed here when the result is
+    requested, so that errors are raised here.
     """
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
-    copy = context.Process(target=_send_result, args=(function, sender), daemon=True)
+    arrays = _memory_file()
+    copy = context.Process(target=_send_result, args=(function, sender, arrays), daemon=True)
     try:
         copy.start()
     except OSError:  # no more processes, or no memory for one
+        arrays.close()
         yield function
         return
     finally:
@@ -55,7 +61,8 @@ def in_copy(function: Callable[[], Result]) -> Iterator[Callable[[], Result]]:
 
     def result() -> Result:
         try:
-            received: Result = receiver.recv()
+            text, spans = receiver.recv()
+            received: Result = _received(text, spans, arrays)
         except (EOFError, OSError):  # before, or while it was sent
             received = function()
         return received
@@ -66,6 +73,7 @@ def in_copy(function: Callable[[], Result]) -> Iterator[Callable[[], Result]]:
         copy.kill()
         copy.join()
         receiver.close()
+        arrays.close()
 
 
 def in_copies(
@@ -80,11 +88,36 @@ def in_copies(
     return [shares[place % count][place // count] for place in range(len(items))]
 
 
-def _send_result(function: Callable[[], Any], sender: Connection) -> None:
+def _memory_file() -> BinaryIO:
+    if hasattr(os, "memfd_create"):
+        return open(os.memfd_create("arrays"), "w+b")
+    from tempfile import TemporaryFile  # not on Linux
+
+    return cast(BinaryIO, TemporaryFile())
+
+
+def _send_result(function: Callable[[], Any], sender: Connection, arrays: BinaryIO) -> None:
     """In a copy, which shows no bars of progress: send the result, or nothing if there is none."""
     end_with_parent()
     with suppress(Exception):  # raised again where the result is requested
-        sender.send(Context().run(function))
+        buffers = list[pickle.PickleBuffer]()
+        text = pickle.dumps(Context().run(function), 5, buffer_callback=buffers.append)
+        spans = list[tuple[int, int]]()
+        for buffer in buffers:
+            with buffer.raw() as content:
+                begin = -(-arrays.tell() // ALIGNED_BYTES) * ALIGNED_BYTES
+                arrays.seek(begin)
+                arrays.write(content)
+                spans.append((begin, begin + content.nbytes))
+        arrays.flush()
+        sender.send((text, spans))
+
+
+def _received(text: bytes, spans: Sequence[tuple[int, int]], arrays: BinaryIO) -> Any:
+    """What a copy sent; its arrays, which end at the last of `spans`, can be written to."""
+    size = max((end for _, end in spans), default=0)
+    mapped = memoryview(mmap.mmap(arrays.fileno(), size, access=mmap.ACCESS_COPY) if size else b"")
+    return pickle.loads(text, buffers=[mapped[begin:end] for begin, end in spans])
 
 
 def end_with_parent() -> None:

@@ -6,6 +6,7 @@ known before the run.
 
 import re
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -39,10 +40,11 @@ def measurement_classes(nodes: pd.DataFrame, finest: int = 0) -> np.ndarray:
 
 def _named(nodes: pd.DataFrame) -> pd.DataFrame:
     """The nodes with what their kernels' names tell: `kernel_words` (empty on the host) and `measured_family`."""
-    names = nodes["event_name"].cat.categories
-    words = np.array([*(" ".join(kernel_tokens(function_of(name))) for name in names), None], dtype=object)
-    spread = words[np.where(nodes["stream"] >= 0, schema.codes_of(nodes["event_name"]), -1)]
-    return nodes.assign(kernel_words=pd.Categorical(spread), measured_family=pd.Categorical(measured_families(nodes)))
+    names = schema.categories_of(nodes["event_name"])
+    number, words = pd.factorize(np.array([" ".join(kernel_tokens(function_of(n))) for n in names], dtype=object))
+    code = np.where(nodes["stream"] >= 0, schema.codes_of(nodes["event_name"]), -1)
+    spread = schema.categorical(np.append(number, -1)[code], words.tolist())
+    return nodes.assign(kernel_words=spread, measured_family=measured_families(nodes))
 
 
 # What a kernel does by its name, in the order in which the words are looked for. Libraries name their kernels after
@@ -97,10 +99,14 @@ def kernel_family(name: str) -> OpFamily:
     return OpFamily.UNKNOWN
 
 
-def measured_families(nodes: pd.DataFrame) -> np.ndarray:
-    """[num_nodes] str objects: the family of each node's op; if unknown, the one that its kernel's name shows."""
-    family = nodes["family"].astype(object).to_numpy(copy=True)
+def measured_families(nodes: pd.DataFrame) -> "pd.Categorical[Any]":
+    """[num_nodes] the family of each node's op; if unknown, the one that its kernel's name shows."""
+    texts = list(dict.fromkeys([*schema.categories_of(nodes["family"]), *map(str, OpFamily)]))  # codes stay
     unknown = np.flatnonzero((nodes["family"] == OpFamily.UNKNOWN).to_numpy() & (nodes["stream"] >= 0).to_numpy())
-    names = nodes["event_name"].astype(object).to_numpy()[unknown]
-    family[unknown] = [str(kernel_family(name)) if isinstance(name, str) else str(OpFamily.UNKNOWN) for name in names]
-    return family
+    names, of_event = schema.categories_of(nodes["event_name"]), schema.codes_of(nodes["event_name"])[unknown]
+    shown = np.full(len(names) + 1, texts.index(OpFamily.UNKNOWN), dtype=np.int16)  # the last one: no name
+    for code in np.unique(of_event[of_event >= 0]).tolist():
+        shown[code] = texts.index(kernel_family(names[code]))
+    codes = schema.codes_of(nodes["family"]).astype(np.int16)
+    codes[unknown] = shown[of_event]
+    return schema.categorical(codes, texts)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 import pandas as pd
 
-from gnnperf.core import InputError, Relation, Segment
+from gnnperf.core import InputError, Relation, Segment, compiled
 from gnnperf.graph.execution_graph import STEP_END, ExecutionGraph
 
 MOST_US = 1e4  # of one event
@@ -134,10 +134,17 @@ def _taken(nodes: pd.DataFrame, due_us: np.ndarray, latency_us: np.ndarray) -> n
     rank, thread = nodes["rank"].to_numpy()[own].astype(np.int64), nodes["thread"].to_numpy()[own]
     lane = rank * (int(thread.max(initial=0)) + 1) + thread  # [num_host] host thread over all ranks
     goes_on = np.r_[False, lane[1:] == lane[:-1]][: len(own)] & (nodes["blocked_us"].to_numpy()[own] == 0.0)
-    taken_us, cross_step_us = np.zeros(len(nodes)), 0.0
-    rows = zip(own.tolist(), goes_on.tolist(), due_us[own].tolist(), latency_us[own].tolist(), strict=True)
-    for i, continues, due, there in rows:
-        cross_step_us = (cross_step_us if continues else 0.0) + due
-        taken_us[i] = min(cross_step_us, there)
-        cross_step_us -= taken_us[i]
+    taken_us = np.zeros(len(nodes))
+    taken_us[own] = _passed_on(goes_on, due_us[own], latency_us[own])
+    return taken_us
+
+
+@compiled
+def _passed_on(goes_on, due_us, latency_us):  # type: ignore[no-untyped-def] # pragma: no cover
+    """[num_host] what comes out of each node; what it cannot give is due at the next one, if that goes on."""
+    taken_us, owed_us = np.zeros(len(due_us)), 0.0
+    for i in range(len(due_us)):
+        owed_us = (owed_us if goes_on[i] else 0.0) + due_us[i]
+        taken_us[i] = min(owed_us, latency_us[i])
+        owed_us -= taken_us[i]
     return taken_us

@@ -390,11 +390,11 @@ class Setup:
             if self._is_unseen:
                 return intervals.with_interval(result, self.models.unseen_steps, intervals.OTHER_PROGRAM)
             return intervals.with_interval(result, self.models.steps)
-        own = self.predictors.on_traced_cluster(self.step)
-        assert own is not None, "it starts from the trace"
         if self.same_hardware:
             removed = self.request.profiler is Profiler.remove  # no interval was calibrated for it
             return result if removed else intervals.with_trace_interval(result)
+        own = self.predictors.on_traced_cluster(self.step)
+        assert own is not None, "it starts from the trace"
         own_us = time_us(own, self.question)
         moved = replace(result, traced_prediction_us=own_us)
         return intervals.with_ratio_interval(moved, own, self.traced, self.target.cluster, self.question)

@@ -15,7 +15,7 @@ import pandas as pd
 
 from gnnperf import __version__
 from gnnperf.core import NodeType, StepTimeKind, files
-from gnnperf.graph import ExecutionGraph, Prediction, ProfilerCost, StepLabel
+from gnnperf.graph import ExecutionGraph, Prediction, ProfilerCost, StepLabel, content_keys
 from gnnperf.hardware import DeviceSpec
 from gnnperf.predict.request import Mode, Profiler, Request, TraceEvidence
 from gnnperf.schedule import OUTLIER, MeasuredStep, Schedule, step_us
@@ -25,8 +25,8 @@ LEAST_STEPS = 3  # fewer do not say which one is odd
 LEAST_CALLS = 8  # of a class; fewer have no quantiles
 LEVEL = 0.9
 # What makes two nodes one class; the launch configuration is of kernels only.
-CLASS = ["node_type", "segment", "op_name", "event_name", "input_dims", "dtype", "message_bytes", "group_size", "phase",
-         "stream", "grid", "block", "registers", "shared_bytes"]  # fmt: skip
+CLASS = ("node_type", "segment", "op_name", "event_name", "input_dims", "dtype", "message_bytes", "group_size", "phase",
+         "stream", "grid", "block", "registers", "shared_bytes")  # fmt: skip
 COPY = (
     "The step time is rebuilt from the step's own measured latencies: it checks the graph and is no forecast "
     "(evidence=other_steps forecasts, evidence=none predicts blind)."
@@ -83,14 +83,17 @@ class TraceMeasurements:
     def classes(self) -> pd.DataFrame:
         """One row per class of nodes: columns of CLASS, num_calls, and low_us and high_us (quantiles of LEVEL).
 
-        Host segments T1 to T5, kernels, copies, arrivals, exits and transfers are all nodes.
+        Host segments T1 to T5, kernels, copies, arrivals, exits and transfers are all nodes. The index holds their
+        `content_keys`.
         """
-        nodes = self.graph.nodes[[*CLASS, "latency_us"]].dropna(subset="latency_us")
-        groups = nodes.groupby(CLASS, sort=False, observed=True, dropna=False)
-        us = groups["latency_us"]
-        low, high = (1 - LEVEL) / 2, (1 + LEVEL) / 2
-        table = {"num_calls": us.count(), "low_us": us.quantile(low), "high_us": us.quantile(high)}
-        return pd.DataFrame(table).reset_index()
+        nodes = self.graph.nodes
+        rows = np.flatnonzero(nodes["latency_us"].notna().to_numpy())
+        number, keys = pd.factorize(content_keys(nodes, CLASS)[rows])  # [num_measured], [num_classes]
+        first = rows[np.flatnonzero(np.diff(np.maximum.accumulate(number), prepend=-1))]  # node of each class
+        us = nodes["latency_us"].iloc[rows].groupby(number)
+        low, high = us.quantile((1 - LEVEL) / 2), us.quantile((1 + LEVEL) / 2)
+        table = nodes[[*CLASS]].iloc[first].assign(num_calls=np.bincount(number), low_us=low.array, high_us=high.array)
+        return table.set_axis(keys)
 
     def bounds_us(self, nodes: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
         """[num_nodes] quantiles of LEVEL of each node's class; NaN where it has fewer than LEAST_CALLS measurements.
@@ -98,15 +101,9 @@ class TraceMeasurements:
         The nodes are of the trace's graph, or of one step of it.
         """
         known = self.classes[self.classes["num_calls"] >= LEAST_CALLS]
-        rows = _plain(known).join(known[["low_us", "high_us"]])
-        both = _plain(nodes).merge(rows, on=CLASS, how="left")
-        return both["low_us"].to_numpy(np.float64), both["high_us"].to_numpy(np.float64)
-
-
-def _plain(rows: pd.DataFrame) -> pd.DataFrame:
-    """The columns of CLASS as objects, whose missing values are equal to each other."""
-    plain = rows[CLASS].astype(object)
-    return plain.where(plain.notna(), "")
+        place = known.index.get_indexer(pd.Index(content_keys(nodes, CLASS)))  # [num_nodes] -1 unknown
+        low_us, high_us = (np.append(known[name].to_numpy(), np.nan)[place] for name in ("low_us", "high_us"))
+        return low_us, high_us
 
 
 def evidence_name(measured: MeasuredStep | None) -> str:

@@ -203,12 +203,11 @@ def family_ratios(nodes: pd.DataFrame, ratio: np.ndarray, weight_us: np.ndarray,
     """
     result = np.full(len(ratio), np.nan)
     known = changed & np.isfinite(ratio) & (weight_us > 0)
-    kind, family = nodes["node_type"].astype(str).to_numpy(), measured_families(nodes)
     log, us = np.log(np.where(known, ratio, 1.0)), np.where(known, weight_us, 0.0)
-    keys = pd.DataFrame({"kind": kind, "family": family.astype(str), "log": log, "us": us})
+    keys = pd.DataFrame({"kind": nodes["node_type"].array, "family": measured_families(nodes), "log": log, "us": us})
     keys["weighted"] = keys["log"] * keys["us"]
     for columns in (["kind"], ["kind", "family"]):  # the finer one replaces the coarser one
-        sums = keys.groupby(columns)[["weighted", "us"]].transform("sum")
+        sums = keys.groupby(columns, observed=True, dropna=False)[["weighted", "us"]].transform("sum")
         has = (sums["us"] > 0).to_numpy()
         result[has] = np.exp((sums["weighted"] / sums["us"]).to_numpy()[has])
     return result

@@ -13,6 +13,8 @@ Events are encoded column by column and written a chunk at a time: only the tabl
 import heapq
 import itertools
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -178,7 +180,9 @@ class _Nodes:
 
     def args(self, node_id: np.ndarray) -> pa.StringArray:
         """[n] the arguments of each node of `node_id` [n]; what is unknown is left out."""
-        return _objects({key: _json(column.take(pa.array(node_id))) for key, column in self._columns.items()})
+        distinct, place = np.unique(node_id, return_inverse=True)  # most nodes are predicted and measured
+        rows = pa.array(distinct)
+        return _objects({key: _json(column.take(rows)) for key, column in self._columns.items()}).take(pa.array(place))
 
 
 CRITICAL_PID = 0  # the ranks follow, from FIRST_RANK_PID
@@ -187,9 +191,15 @@ CHUNK = 32_768  # events that are encoded at one time
 
 def write_timeline(result: StepPrediction, slices: pd.DataFrame, path: Path) -> None:
     """Write the document of a prediction and its `tracks` as gzip; the same bytes for the same prediction."""
-    with path.open("wb") as file, igzip.IGzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:
-        for piece in _pieces(result, slices):
-            packed.write(piece)
+    with ExitStack() as opened:
+        file = opened.enter_context(path.open("wb"))
+        packed = opened.enter_context(igzip.IGzipFile(filename="", mode="wb", fileobj=file, mtime=0))
+        other = opened.enter_context(ThreadPoolExecutor(1))
+        before = other.submit(int)
+        for piece in _pieces(result, slices):  # one is packed while the next one is encoded
+            before.result()
+            before = other.submit(packed.write, piece)
+        before.result()
 
 
 def _pieces(result: StepPrediction, slices: pd.DataFrame) -> Iterator[bytes]:

@@ -6,9 +6,12 @@ step 1              |-- host --|-- host --|            C(1)    period = C(K-1) -
                     |   gpu    ·····|--------------|           makespan = C(K-1) - start of step K-1
 """
 
+import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from gnnperf.core import TIMED_RELATIONS, WORK_TYPES, InputError, Relation, compiled, require
 from gnnperf.graph import ExecutionGraph, LaneEnds, lane_ends
@@ -142,12 +145,23 @@ class TimedEdges:
         return self.order, self.in_first, self.by_dst, self.src, self.from_start
 
 
+# By table of edges and number of nodes; only of tables that still exist.
+_SORTED: dict[tuple[int, int], tuple["weakref.ref[pd.DataFrame]", TimedEdges]] = {}
+
+
 def timed_edges(graph: ExecutionGraph) -> TimedEdges:
-    """Select and sort the edges that constrain time.
+    """Select and sort the edges that constrain time, once for each table of edges.
 
     Raises:
         InputError: the constraints form a cycle.
     """
+    key = id(graph.edges), graph.num_nodes
+    if key not in _SORTED:
+        _SORTED[key] = weakref.ref(graph.edges, lambda _: _SORTED.pop(key, None)), _timed_edges(graph)
+    return _SORTED[key][1]
+
+
+def _timed_edges(graph: ExecutionGraph) -> TimedEdges:
     relation = graph.edges["relation"]
     timed = relation.isin([str(r) for r in TIMED_RELATIONS]).to_numpy()
     index = np.flatnonzero(timed)
@@ -228,9 +242,19 @@ def schedule_copies(
         on_critical_path=_critical_path(edges, start, end, binding, completion, work),
         makespan_us=float(completion - step_start),
         period_us=None if previous_end is None else float(completion - previous_end),
-        rank_step_time_us=np.array([end[work & (rank == r)].max(initial=0.0) for r in graph.ranks]) - step_start,
+        rank_step_time_us=_ends_us(rank[work], end[work], graph.ranks) - step_start,
         order=edges.order,
     )
+
+
+def _ends_us(rank: np.ndarray, end_us: np.ndarray, ranks: Sequence[int]) -> np.ndarray:
+    """[num_ranks] when the last node of each rank ends, 0 without any; `rank` and `end_us` are [num_work]."""
+    order = np.argsort(ranks)
+    place = order[np.minimum(np.searchsorted(ranks, rank, sorter=order), len(ranks) - 1)]
+    own = np.asarray(ranks)[place] == rank
+    result = np.zeros(len(ranks))
+    np.maximum.at(result, place[own], end_us[own])
+    return result
 
 
 def cross_step_edges(graph: ExecutionGraph, lanes: LaneEnds) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import pandas as pd
@@ -43,8 +44,13 @@ def enclosing_ops(table: Assembled) -> np.ndarray:
 
 def launch_calls(table: Assembled) -> np.ndarray:
     """[num_events] bool: runtime calls that put work on a device, in any spelling of CUDA, HIP and MTIA."""
-    is_launch = np.array([re.search("launch|memcpy|memset", text, re.I) is not None for text in table.names])
+    is_launch = np.array([_is_launch(text) for text in table.names])
     return is_launch[table.columns["name"].codes] & table.is_kind(EventKind.RUNTIME)
+
+
+@lru_cache(maxsize=1 << 14)
+def _is_launch(name: str) -> bool:
+    return re.search("launch|memcpy|memset", name, re.I) is not None
 
 
 def _call_shift(table: Assembled, launches: np.ndarray) -> np.ndarray:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from unittest.mock import Mock
 
+import numpy as np
 import pytest
 from rich.console import Console
 from rich.progress import Task
@@ -192,6 +193,12 @@ def test_a_copy_computes_with_the_memory_of_this_process_and_ends_with_its_block
     with in_copy(lambda: (os.getpid(), sum(held))) as result:
         copy, total = result()
     assert copy != os.getpid() and total == 5
+    with in_copy(
+        lambda: [np.arange(size, dtype=kind) for size, kind in ((5, "u1"), (10**5, "i8"), (0, "i8"))]
+    ) as given:
+        arrays = given()
+    assert [one.tolist() for one in arrays] == [list(range(5)), list(range(10**5)), []]
+    assert all(one.flags.writeable and one.flags.aligned for one in arrays)
     begin = time.monotonic()
     with in_copy(lambda: time.sleep(600)):
         pass

@@ -1,5 +1,6 @@
 """Classes and families of measured nodes."""
 
+import numpy as np
 import pytest
 from traces import all_reduce, call, copy, graph_of, kernel, mark, op
 
@@ -82,6 +83,6 @@ def test_only_an_unknown_family_is_told_by_the_kernel() -> None:
         call("cudaLaunchKernel", 6, 8, corr=1), call("cudaLaunchKernel", 31, 33, corr=2),
         kernel("my_softmax", 20, 30, corr=1), kernel("my_softmax", 40, 50, corr=2),
     ).nodes  # fmt: skip
-    families = measured_families(nodes)
+    families = np.asarray(measured_families(nodes))
     assert families[nodes["node_type"] == "compute"].tolist() == ["gemm", "softmax"]
     assert set(families[nodes["node_type"] == "host"]) == {"unknown"}

@@ -233,11 +233,14 @@ def test_an_edit_leaves_untouched_nodes_as_measured_and_scales_touched_ones() ->
     assert prediction.source[GEMM_0] == prediction.source[GEMM_1] == Source.TRACE
 
 
+TEXTS = dict.fromkeys(("node_type", "family", "event_name"), "category")
+
+
 def test_a_node_that_no_model_knows_takes_the_ratio_of_its_family() -> None:
     nodes = pd.DataFrame(
         {"node_type": ["compute"] * 4 + ["memory"], "family": ["gemm", "gemm", "gemm", "norm", "copy"], "stream": 7,
          "event_name": "kernel"}
-    )  # fmt: skip
+    ).astype(TEXTS)  # fmt: skip
     ratio, weight_us = np.array([0.5, 2.0, np.nan, np.nan, np.nan]), np.array([30.0, 10.0, 5.0, 5.0, 5.0])
     result = family_ratios(nodes, ratio, weight_us, np.ones(5, dtype=bool))
     mean = np.exp((30 * np.log(0.5) + 10 * np.log(2.0)) / 40)
@@ -247,7 +250,7 @@ def test_a_node_that_no_model_knows_takes_the_ratio_of_its_family() -> None:
 
 def test_a_kernel_of_an_unknown_op_takes_the_ratio_of_the_family_that_its_name_shows() -> None:
     nodes = pd.DataFrame({"node_type": "compute", "family": ["gemm", "norm", "unknown", "unknown"], "stream": 7,
-                          "event_name": ["a", "b", "void cutlass::Kernel<x>", "opaque"]})  # fmt: skip
+                          "event_name": ["a", "b", "void cutlass::Kernel<x>", "opaque"]}).astype(TEXTS)  # fmt: skip
     result = family_ratios(nodes, np.array([0.5, 2.0, np.nan, np.nan]), np.full(4, 10.0), np.ones(4, dtype=bool))
     assert result == pytest.approx([0.5, 2.0, 0.5, 1.0])  # the last one: the mean of all compute nodes
 

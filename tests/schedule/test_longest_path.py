@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +13,7 @@ from gnnperf.core.errors import InputError
 from gnnperf.core.schema import NodeType, Relation, Segment
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.schedule import Schedule, schedule
+from gnnperf.schedule.longest_path import timed_edges
 
 
 def run(graph: ExecutionGraph, **options: object) -> Schedule:
@@ -66,6 +68,16 @@ def test_lags_delay_along_their_edge() -> None:
 def test_edges_that_do_not_constrain_time_are_ignored() -> None:
     graph = make_graph([host(5.0), gpu(10.0)], [(0, 1, Relation.FEEDS), (1, 0, Relation.FEEDS)])
     assert run(graph).start_us.tolist() == [0.0, 0.0]
+
+
+def test_edges_are_sorted_once_for_a_table_and_number_of_nodes() -> None:
+    graph = two_rank_graph()
+    first = timed_edges(graph)
+    assert timed_edges(replace(graph, name="again")) is first
+    copied = timed_edges(replace(graph, edges=graph.edges.copy()))
+    assert copied is not first and copied.order.tolist() == first.order.tolist()
+    more = pd.concat([graph.nodes, graph.nodes.tail(1)], ignore_index=True)
+    assert len(timed_edges(replace(graph, nodes=more)).order) == graph.num_nodes + 1
 
 
 def test_ready_times_hold_the_first_copy_back() -> None:

@@ -203,8 +203,9 @@ def policy() -> str:
 def json_block(name: str, value: Any) -> str:
     """A value as an element that scripts read and no one runs: no text in it can end it."""
     text = msgspec.json.encode(strict(value)).decode("utf-8")
-    harmless = text.translate({ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&"})
-    return f'<script type="application/json" id="{name}">{harmless}</script>'
+    for sign in "<>&":  # `translate` takes half a second for the timeline of 64 ranks
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return f'<script type="application/json" id="{name}">{text}</script>'
 
 
 def _script(name: str) -> str:

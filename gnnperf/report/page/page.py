@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from html import escape
 from typing import Any
 
@@ -178,8 +179,10 @@ def html_report(estimate: StepPrediction, nodes: pd.DataFrame, slices: pd.DataFr
     `nodes` is its `nodes_table`, texts coded or not, of which all figures next to those of prediction.json are made;
     `slices` its `timeline.tracks`; `given` its prediction.json.
     """
-    ranks = breakdown.occupancy(nodes, given)
-    parts = list(_sections(estimate, nodes, ranks, path.path_nodes(nodes, given)))
+    with ThreadPoolExecutor(1) as other:  # packs columns without the interpreter's lock
+        drawn = other.submit(timeline_data, estimate, nodes, slices)
+        ranks = breakdown.occupancy(nodes, given)
+        parts = list(_sections(estimate, nodes, ranks, path.path_nodes(nodes, given)))
     contents = "".join(f'<li><a href="#{name}">{escape(title)}</a></li>' for name, title, _ in parts)
     return "\n".join((
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
@@ -195,7 +198,7 @@ def html_report(estimate: StepPrediction, nodes: pd.DataFrame, slices: pd.DataFr
         f'<nav aria-label="Contents"><ul>{contents}</ul></nav>',
         *(section(name, title, content) for name, title, content in parts),
         "</main>",
-        markup.json_block("timeline-data", timeline_data(estimate, nodes, slices)),
+        markup.json_block("timeline-data", drawn.result()),
         markup.scripts(),
         "</body>\n</html>\n",
     ))  # fmt: skip

@@ -11,6 +11,16 @@ async function unpacked(base64) {
   return new Response(stream).arrayBuffer();
 }
 
+// A column from the lowest bytes of all its values, then the next bytes, and so on.
+function column(byPlace, type, length) {
+  const width = ARRAY_OF[type].BYTES_PER_ELEMENT;
+  const bytes = new Uint8Array(length * width);
+  for (let place = 0; place < width; place++) {
+    for (let i = 0; i < length; i++) bytes[i * width + place] = byPlace[place * length + i];
+  }
+  return new ARRAY_OF[type](bytes.buffer);
+}
+
 function summed(gaps) {
   for (let i = 1; i < gaps.length; i++) gaps[i] += gaps[i - 1]; // Uint32Array: modulo 2^32, as packed
   return gaps;
@@ -19,14 +29,13 @@ function summed(gaps) {
 // {lanes, words, slices: {start, length, node, name}, nodes: {...}, and numbers}; times of slices are ticks.
 async function timelineData() {
   const told = JSON.parse(document.getElementById("timeline-data").textContent);
-  const buffer = await unpacked(told.packed);
+  const packed = new Uint8Array(await unpacked(told.packed));
   const data = { ...told, packed: null, slices: {}, nodes: {} };
   let at = 0;
   for (const { of, name, type, length, gaps } of told.columns) {
-    const bytes = length * ARRAY_OF[type].BYTES_PER_ELEMENT;
-    const values = new ARRAY_OF[type](buffer.slice(at, at + bytes)); // a copy: aligned wherever it lay
+    const values = column(packed.subarray(at), type, length);
     data[of][name] = gaps ? summed(values) : values;
-    at += bytes;
+    at += values.byteLength;
   }
   return data;
 }

@@ -5,8 +5,9 @@
      "columns": [{"of": "slices", "name": "start", "type": "u4", "length": 812, "gaps": true}, ...],
      "packed": "H4sI..."}
 
-Columns stand one behind the other in `packed` (gzip, little endian). `gaps`: differences from one value to the next,
-which compress better. Slices refer to nodes by row; of nodes only those that are drawn are in the file.
+Columns stand one behind the other in `packed` (gzip), each as the lowest bytes of all its values, then the next bytes,
+and so on. `gaps`: differences from one value to the next. Both compress better than the values themselves. Slices refer
+to nodes by row; of nodes only those that are drawn are in the file.
 """
 
 import base64
@@ -55,7 +56,8 @@ def timeline_data(prediction: StepPrediction, nodes: pd.DataFrame, slices: pd.Da
         values = column.values
         if column.gaps:
             values = np.diff(values, prepend=values.dtype.type(0))  # modulo 2^32
-        parts.append(values.astype(values.dtype.newbyteorder("<")).tobytes())
+        by_value = values.astype(values.dtype.newbyteorder("<")).view(np.uint8).reshape(len(values), values.itemsize)
+        parts.append(by_value.T.tobytes())
     compressed = gzip.compress(b"".join(parts), LEVEL, mtime=0)  # the same for the same prediction
     return {
         "opens_us": opens_ns / 1000,

@@ -171,7 +171,8 @@ def _columns(data: dict[str, Any]) -> dict[str, np.ndarray]:
     packed, at, result = gzip.decompress(base64.b64decode(data["packed"])), 0, {}
     for column in data["columns"]:
         kind = np.dtype(column["type"])
-        values = np.frombuffer(packed, kind, column["length"], at)
+        by_place = np.frombuffer(packed, np.uint8, column["length"] * kind.itemsize, at)  # lowest bytes first
+        values = by_place.reshape(kind.itemsize, -1).T.copy().view(kind)[:, 0]
         at += column["length"] * kind.itemsize
         result[f"{column['of']} {column['name']}"] = np.cumsum(values, dtype=kind) if column["gaps"] else values
     assert at == len(packed)
