@@ -3,11 +3,13 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
 
 import numpy as np
 import pandas as pd
 
-from gnnperf.core import Evidence, InputError, NodeType, Relation, each, return_freed_memory
+from gnnperf.core import InputError, NodeType, Relation, each, in_copies, in_turn, return_freed_memory
 from gnnperf.graph.collectives import collective_nodes
 from gnnperf.graph.event_columns import CallClass, RankEvents, rank_events
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel, measured_end_us, table_counts
@@ -15,7 +17,7 @@ from gnnperf.graph.host_comm import HostComm, RankDraft, host_comm, rank_draft
 from gnnperf.graph.matching import SEND_RECV, CommPart, comm_parts, match
 from gnnperf.graph.rank_graph import RankGraph, rank_graph
 from gnnperf.graph.steps import StepWindows, step_marks, step_windows
-from gnnperf.graph.tables import EdgeList, concat_tables, node_table, unique_pairs
+from gnnperf.graph.tables import EdgeList, concat_tables, node_table
 from gnnperf.graph.waits import elapsed_waits
 from gnnperf.hardware import placement_of
 from gnnperf.trace import RunTrace, TraceTable
@@ -118,7 +120,8 @@ def settle(ranks: Sequence[Tied]) -> list[Tied]:
     waits = [_waits(draft, comm) for draft, comm in ranks]
     ends = [draft.works.end_ns.copy() for draft, _ in ranks]
     hidden = [np.zeros(len(draft.works), dtype=bool) for draft, _ in ranks]
-    for pair in match(comm_parts([(d.events, d.works) for d, _ in ranks], [_steps(*tied) for tied in ranks])):
+    parts = [comm_parts(i, tied[0].events, tied[0].works, _steps(*tied)) for i, tied in enumerate(ranks)]
+    for pair in match(list(chain.from_iterable(parts))):
         if pair[0].key[0] != SEND_RECV or len(pair) != 2:
             continue
         last = max(p.begin_ns for p in pair)
@@ -158,57 +161,6 @@ def _is_hidden(part: CommPart, last_ns: int, wait: _Wait) -> bool:
     if wait.begin_ns is None:
         return True
     return not wait.at_once and part.end_ns - wait.begin_ns < wait.begin_ns - last_ns
-
-
-# Tensor dependencies: from an execution trace's tensor ids, else from forward/backward links.
-
-
-def feed_edges(ranks: list[RankGraph], offsets: list[int]) -> EdgeList:
-    """`feeds` from the last node of the producing op to the first node of the consuming op."""
-    edges = EdgeList()
-    for rank, offset in zip(ranks, offsets, strict=False):
-        feeds, forward = rank.events.table.feeds, rank.events.column("forward_event")
-        consumer = np.flatnonzero(forward >= 0)  # backward ops
-        producer = forward[consumer]
-        if len(feeds):
-            producer, consumer = feeds["producer_event"].to_numpy(), feeds["consumer_event"].to_numpy()
-        first, last = _op_nodes(rank)
-        src, dst = last[producer], first[consumer]
-        known = (src >= 0) & (dst >= 0) & (src != dst)
-        pairs = unique_pairs(np.stack([src[known], dst[known]]))
-        edges.add(pairs[0] + offset, pairs[1] + offset, Relation.FEEDS, evidence=Evidence.ID)
-    return edges
-
-
-RANGES_AROUND = 7  # of an op, which have its device work, too
-
-
-def _op_nodes(rank: RankGraph) -> tuple[np.ndarray, np.ndarray]:
-    """[num_events] first and last node of each op: its device work if it has any, else its host pieces.
-
-    An op inside a larger one shares the larger one's nodes; a scope takes its children's.
-    """
-    n = len(rank.events.start_ns)
-    event = rank.column("event_id")
-    host = np.flatnonzero((event >= 0) & (rank.column("thread") >= 0))
-    first, last = _spread(event[host], host, host, n)
-    owners = [rank.works.op]
-    for _ in range(RANGES_AROUND):
-        owners.append(np.where(owners[-1] >= 0, rank.events.parent[owners[-1]], -1))
-    owner = np.stack(owners, axis=1)  # [num_works, 1 + RANGES_AROUND]
-    work = np.flatnonzero(owner >= 0) // owner.shape[1]
-    device_first, device_last = _spread(owner[owner >= 0], rank.first_node[work], rank.last_node[work], n)
-    outer = rank.events.op
-    inherit = (first < 0) & (outer >= 0)
-    first[inherit], last[inherit] = first[outer[inherit]], last[outer[inherit]]
-    return np.where(device_first >= 0, device_first, first), np.where(device_last >= 0, device_last, last)
-
-
-def _spread(owner: np.ndarray, begin: np.ndarray, end: np.ndarray, num_events: int) -> tuple[np.ndarray, np.ndarray]:
-    """[num_events] first begin and last end of each owner, given in ascending order; -1 none."""
-    first, last = np.full(num_events, -1), np.full(num_events, -1)
-    first[owner[::-1]], last[owner] = begin[::-1], end
-    return first, last
 
 
 # A rank's device clock against its host clock.
@@ -303,16 +255,12 @@ def _joined(run: RunTrace) -> ExecutionGraph:
     base = run_base_time_ns(run)
     events = [rank_events(table, base) for table in run.tables]
     windows = step_windows(events)
-    drafts = [rank_draft(e, windows, i) for i, e in enumerate(each(events, "finding host segments", "ranks"))]
-    return_freed_memory()
-    ranks = _rank_graphs(drafts, windows)
-    del drafts
+    ranks = _rank_graphs(events, windows)
     return_freed_memory()
     offsets = np.cumsum([0, *map(len, ranks)]).tolist()
     tables = [table for r in ranks for table in r.nodes]
     few = concat_tables([table[FOR_OTHERS] for table in tables])
-    steps = [r.column("step")[r.first_node] for r in ranks]
-    groups = match(comm_parts([(r.events, r.works) for r in ranks], steps, [r.hidden for r in ranks]))
+    groups = match(list(chain.from_iterable(r.parts for r in ranks)))
     joint = collective_nodes(groups, ranks, offsets, few, run.world_size)
     numbers = tuple(e.rank for e in events)
     listed = [table.meta.devices for table in run.tables]  # may be more than ranks, all of one kind or none named
@@ -323,12 +271,13 @@ def _joined(run: RunTrace) -> ExecutionGraph:
     machine, machine_edges = hardware(few, numbers, device_names, num_hosts, run.world_size)
     edges = concat_tables([
         *(r.edges.shifted(o).table() for r, o in zip(ranks, offsets, strict=False)),
-        joint.edges.table(), feed_edges(ranks, offsets).table(), machine_edges.table(),
+        joint.edges.table(), *(r.feeds.shifted(o).table() for r, o in zip(ranks, offsets, strict=False)),
+        machine_edges.table(),
     ])  # fmt: skip
     labels, rank_counts = step_labels(ranks, windows), [r.counts for r in ranks]
     warnings = _warnings(windows, events)
     tables += [joint.nodes, *machine]
-    del ranks, events, steps, groups, few  # before the nodes are joined
+    del ranks, events, groups, few  # before the nodes are joined
     return_freed_memory()
     nodes = concat_tables(tables)
     del tables
@@ -349,15 +298,29 @@ def _joined(run: RunTrace) -> ExecutionGraph:
     )  # fmt: skip
 
 
-def _rank_graphs(drafts: list[RankDraft], windows: StepWindows) -> list[RankGraph]:
-    """Every rank by itself; where host collectives are waited for is decided for those without device work together."""
+COPIED_EVENTS = 300_000  # of all ranks together, which are worth a copy of the process
+
+
+def _rank_graphs(events: list[RankEvents], windows: StepWindows) -> list[RankGraph]:
+    """Every rank by itself, in copies of the process; or together, where ranks show what others waited for.
+
+    These are ranks without device work, whose host collectives are waited for, and times between events.
+    """
+    if all(e.is_device.any() and not (e.calls == CallClass.ELAPSED_TIME).any() for e in events):
+        how = in_copies if sum(len(e.calls) for e in events) >= COPIED_EVENTS else in_turn
+        return how(partial(_by_itself, events, windows), range(len(events)), "building the graph", unit="ranks")
+    drafts = [rank_draft(e, windows, i) for i, e in enumerate(each(events, "finding host segments", "ranks"))]
     without = [i for i, draft in enumerate(drafts) if not draft.on_device]
     tied = dict(zip(without, settle(host_comm([drafts[i] for i in without])), strict=True))
     elapsed = elapsed_waits([(draft.events, draft.works) for draft in drafts])
     return [
-        rank_graph(*tied[i], windows) if i in tied else rank_graph(draft, None, windows, elapsed[i])
+        rank_graph(i, *tied[i], windows) if i in tied else rank_graph(i, draft, None, windows, elapsed[i])
         for i, draft in enumerate(each(drafts, "building the graph", "ranks"))
     ]
+
+
+def _by_itself(events: list[RankEvents], windows: StepWindows, rank_index: int) -> RankGraph:
+    return rank_graph(rank_index, rank_draft(events[rank_index], windows, rank_index), None, windows)
 
 
 def run_base_time_ns(run: RunTrace) -> int:

@@ -50,7 +50,7 @@ def collective_nodes(
     first = np.array([a[0] for a in arrive], dtype=np.int64)
     ids = len(nodes) + np.arange(n)  # [num_groups] collective node ids
     lowest, stride = np.array([
-        progression([ranks[p.rank_index].events.rank for p in g]) if whole else (UNKNOWN, UNKNOWN)
+        progression([ranks[p.rank_index].rank for p in g]) if whole else (UNKNOWN, UNKNOWN)
         for g, whole in zip(groups, complete, strict=True)
     ], dtype=np.int64).reshape(-1, 2).T  # fmt: skip
     hidden = np.array([any(p.hidden for p in g) for g in groups], dtype=bool)  # nothing saw the transfer end

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 import pandas as pd
@@ -81,6 +81,7 @@ _DISPATCHER_OP = re.compile(r"[A-Za-z_]\w*::[\w.]+")
 _COMM_CALL = re.compile(r"c10d::|_c10d_functional(?:_autograd)?::wait_tensor$")
 PHASES = tuple(sorted(Phase))
 BACKWARD, FORWARD, OPTIMIZER = map(PHASES.index, (Phase.BACKWARD, Phase.FORWARD, Phase.OPTIMIZER))
+MOST_NAMES = 1 << 14  # of all ranks of a run, which share them
 STEP_MARK = re.compile(r"ProfilerStep#?\s*(\d+)")
 
 
@@ -182,6 +183,7 @@ def by_category(series: pd.Series, function, dtype) -> np.ndarray:  # type: igno
     return np.asarray(values, dtype=dtype)[schema.codes_of(series)]
 
 
+@lru_cache(MOST_NAMES)
 def _named_phase(name: str) -> int:
     """Place in PHASES; -1 if the name shows nothing."""
     if name.startswith(("Optimizer.", "## optimizer", "## zero_grad")):
@@ -191,6 +193,7 @@ def _named_phase(name: str) -> int:
     return FORWARD if name.startswith("## forward") else -1
 
 
+@lru_cache(MOST_NAMES)
 def is_dispatcher_op(name: str) -> bool:
     """Whether the name is an operator of the dispatcher (aten::mm) rather than a range around operators."""
     return _DISPATCHER_OP.fullmatch(name) is not None and not name.startswith(("autograd::", "torch::autograd"))

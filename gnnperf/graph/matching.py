@@ -143,31 +143,28 @@ class Release(Enum):
 
 
 def comm_parts(
-    ranks: Sequence[tuple[RankEvents, Works]], steps: Sequence[np.ndarray], hidden: Sequence[np.ndarray] | None = None
+    rank_index: int, events: RankEvents, works: Works, step: np.ndarray, hidden: np.ndarray | None = None
 ) -> list[CommPart]:
-    """Every communication kernel of whole steps; `steps` and `hidden` have [num_works] per rank, -1 outside steps."""
-    parts = []
-    for rank_index, ((events, works), step) in enumerate(zip(ranks, steps, strict=True)):
-        uneven, issuers = even_bytes(events), np.maximum(works.call, works.op)
-        kinds, sizes = events.column("collective", works.event), message_bytes(events, works.event)  # [num_works] each
-        group_sizes, groups, of_op = (events.column(*c) for c in (
-            ("group_size", works.event), ("group", works.event), ("group", works.op)))  # fmt: skip
-        for work in np.flatnonzero(works.is_comm & (step >= 0)).tolist():
-            event, issuer = int(works.event[work]), int(issuers[work])
-            launched = int(events.start_ns[issuer]) if issuer >= 0 else int(works.begin_ns[work])
-            begin, end = int(works.begin_ns[work]), int(works.end_ns[work])
-            named = groups[work] if groups[work] is not None or works.op[work] < 0 else of_op[work]
-            kind, group = kinds[work], None if named is None else str(named)
-            places = (event, int(works.op[work]), int(works.call[work])) if kind == "all_to_all" else ()
-            direct = kind in POINT_TO_POINT and is_channel(group)
-            parts.append(
-                CommPart(rank_index, work, int(step[work]), launched, begin, end,
-                         (SEND_RECV if direct else str(kind), str(group)),
-                         float(sizes[work]), 2 if direct else int(group_sizes[work]),
-                         sends=kind == "send", buffered=kind == "send" and not events.is_device[event],
-                         hidden=hidden is not None and bool(hidden[rank_index][work]),
-                         even_bytes=stated_around(events, uneven, places))
-            )  # fmt: skip
+    """Every communication kernel of a rank in whole steps; `step` (-1: outside) and `hidden` are [num_works]."""
+    parts, uneven, issuers = [], even_bytes(events), np.maximum(works.call, works.op)
+    kinds, sizes = events.column("collective", works.event), message_bytes(events, works.event)  # [num_works] each
+    group_sizes, groups, of_op = (events.column(*c) for c in (
+        ("group_size", works.event), ("group", works.event), ("group", works.op)))  # fmt: skip
+    for work in np.flatnonzero(works.is_comm & (step >= 0)).tolist():
+        event, issuer = int(works.event[work]), int(issuers[work])
+        launched = int(events.start_ns[issuer]) if issuer >= 0 else int(works.begin_ns[work])
+        begin, end = int(works.begin_ns[work]), int(works.end_ns[work])
+        named = groups[work] if groups[work] is not None or works.op[work] < 0 else of_op[work]
+        kind, group = kinds[work], None if named is None else str(named)
+        places = (event, int(works.op[work]), int(works.call[work])) if kind == "all_to_all" else ()
+        direct = kind in POINT_TO_POINT and is_channel(group)
+        parts.append(
+            CommPart(rank_index, work, int(step[work]), launched, begin, end,
+                     (SEND_RECV if direct else str(kind), str(group)),
+                     float(sizes[work]), 2 if direct else int(group_sizes[work]),
+                     sends=kind == "send", buffered=kind == "send" and not events.is_device[event],
+                     hidden=hidden is not None and bool(hidden[work]), even_bytes=stated_around(events, uneven, places))
+        )  # fmt: skip
     return parts
 
 

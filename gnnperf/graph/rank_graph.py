@@ -1,5 +1,6 @@
 """One rank: host segments and device work as nodes, and the edges within the rank."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,9 +12,10 @@ from gnnperf.graph.event_columns import RankEvents
 from gnnperf.graph.host import Pieces
 from gnnperf.graph.host_comm import HostComm, RankDraft
 from gnnperf.graph.lanes import consecutive
+from gnnperf.graph.matching import CommPart, comm_parts
 from gnnperf.graph.node_tables import host_table, work_table
 from gnnperf.graph.steps import StepWindows
-from gnnperf.graph.tables import EdgeList
+from gnnperf.graph.tables import EdgeList, unique_pairs
 from gnnperf.graph.works import Works
 
 
@@ -21,13 +23,13 @@ from gnnperf.graph.works import Works
 class RankGraph:
     """Nodes and edges of one rank, numbered from 0."""
 
-    events: RankEvents
+    rank: int
     works: Works
     nodes: tuple[pd.DataFrame, ...]  # host pieces, then works; a communication kernel is two nodes, arrive and exit
-    edges: EdgeList  # edges within the rank
-    first_node: np.ndarray  # [num_works] node ids of each work
-    last_node: np.ndarray  # [num_works]
-    hidden: np.ndarray  # [num_works] bool, see matching.CommPart
+    edges: EdgeList  # edges within the rank, but for those of tensors
+    feeds: EdgeList  # those of tensors
+    first_node: np.ndarray  # [num_works] first node id of each work
+    parts: list[CommPart]  # the rank's communication kernels in whole steps
     counts: dict[str, int]  # what was left out, by reason
 
     def __len__(self) -> int:
@@ -35,15 +37,19 @@ class RankGraph:
 
     def column(self, name: str) -> np.ndarray:
         """[num_nodes] of a column that has numbers."""
-        return np.concatenate([table[name].to_numpy() for table in self.nodes])
+        return _column(self.nodes, name)
+
+
+def _column(tables: Sequence[pd.DataFrame], name: str) -> np.ndarray:
+    return np.concatenate([table[name].to_numpy() for table in tables])
 
 
 def rank_graph(
-    draft: RankDraft, comm: HostComm | None, windows: StepWindows, elapsed: np.ndarray | None = None
+    rank_index: int, draft: RankDraft, comm: HostComm | None, windows: StepWindows, elapsed: np.ndarray | None = None
 ) -> RankGraph:
     """Build one rank's part of the graph; without `comm`, which ties host collectives, it has device work.
 
-    `elapsed` is [2, n] (work, call event) of `waits.elapsed_waits`.
+    `rank_index` is its place among the traced ranks. `elapsed` is [2, n] (work, call event) of `waits.elapsed_waits`.
     """
     elapsed = np.zeros((2, 0), dtype=np.int64) if elapsed is None else elapsed
     events, pieces, works = draft.events, draft.pieces, draft.works
@@ -75,8 +81,11 @@ def rank_graph(
         blocked_until = comm.awaited
     free_ns = _free_ns(pieces, works, blocked_until)
     host = host_table(events, pieces, draft.piece_step, draft.main_thread, free_ns, device_is_cpu=not draft.on_device)
-    hidden = np.zeros(len(works), dtype=bool) if comm is None else comm.hidden
-    return RankGraph(events, works, (host, device), edges, first, last, hidden, _counts(events, works))
+    nodes = host, device
+    feeds = _feeds(events, _op_nodes(events, works, nodes, (first, last)))
+    step, hidden = _column(nodes, "step")[first], None if comm is None else comm.hidden
+    parts = comm_parts(rank_index, events, works, step, hidden)
+    return RankGraph(events.rank, works, nodes, edges, feeds, first, parts, _counts(events, works))
 
 
 def _counts(events: RankEvents, works: Works) -> dict[str, int]:
@@ -148,3 +157,55 @@ def _free_ns(pieces: Pieces, works: Works, blocked_until: np.ndarray) -> np.ndar
     until = pieces.begin_ns.copy()
     np.maximum.at(until, blocked_until[1], works.end_ns[blocked_until[0]])
     return np.minimum(until, pieces.end_ns)
+
+
+# Tensor dependencies: from an execution trace's tensor ids, else from forward/backward links.
+
+
+def _feeds(events: RankEvents, op_nodes: tuple[np.ndarray, np.ndarray]) -> EdgeList:
+    """`feeds` from the last node of the producing op to the first node of the consuming op."""
+    feeds, forward = events.table.feeds, events.column("forward_event")
+    consumer = np.flatnonzero(forward >= 0)  # backward ops
+    producer = forward[consumer]
+    if len(feeds):
+        producer, consumer = feeds["producer_event"].to_numpy(), feeds["consumer_event"].to_numpy()
+    src, dst = op_nodes[1][producer], op_nodes[0][consumer]
+    known = (src >= 0) & (dst >= 0) & (src != dst)
+    edges = EdgeList()
+    pairs = unique_pairs(np.stack([src[known], dst[known]]))
+    edges.add(pairs[0], pairs[1], Relation.FEEDS, evidence=Evidence.ID)
+    return edges
+
+
+RANGES_AROUND = 7  # of an op, which have its device work, too
+
+
+def _op_nodes(
+    events: RankEvents, works: Works, nodes: Sequence[pd.DataFrame], of_work: tuple[np.ndarray, np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """[num_events] first and last node of each op: its device work if it has any, else its host pieces.
+
+    An op inside a larger one shares the larger one's nodes; a scope takes its children's. `of_work` are [num_works]
+    first and last nodes.
+    """
+    n = len(events.start_ns)
+    event = _column(nodes, "event_id")
+    host = np.flatnonzero((event >= 0) & (_column(nodes, "thread") >= 0))
+    first, last = _spread(event[host], host, host, n)
+    owners = [works.op]
+    for _ in range(RANGES_AROUND):
+        owners.append(np.where(owners[-1] >= 0, events.parent[owners[-1]], -1))
+    owner = np.stack(owners, axis=1)  # [num_works, 1 + RANGES_AROUND]
+    work = np.flatnonzero(owner >= 0) // owner.shape[1]
+    device_first, device_last = _spread(owner[owner >= 0], of_work[0][work], of_work[1][work], n)
+    outer = events.op
+    inherit = (first < 0) & (outer >= 0)
+    first[inherit], last[inherit] = first[outer[inherit]], last[outer[inherit]]
+    return np.where(device_first >= 0, device_first, first), np.where(device_last >= 0, device_last, last)
+
+
+def _spread(owner: np.ndarray, begin: np.ndarray, end: np.ndarray, num_events: int) -> tuple[np.ndarray, np.ndarray]:
+    """[num_events] first begin and last end of each owner, given in ascending order; -1 none."""
+    first, last = np.full(num_events, -1), np.full(num_events, -1)
+    first[owner[::-1]], last[owner] = begin[::-1], end
+    return first, last

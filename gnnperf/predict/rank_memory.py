@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gnnperf.core import NodeType, copyable_cores, in_copy
-from gnnperf.graph import ExecutionGraph, load_run, load_step
+from gnnperf.graph import ExecutionGraph, free_run, load_run, load_step
 from gnnperf.hardware import DeviceSpec
 from gnnperf.predict.assembly import choose_step
 from gnnperf.predict.request import Mode, Request
@@ -42,20 +42,23 @@ _AHEAD: ContextVar[Callable[[], Peaks] | None] = ContextVar("ahead", default=Non
 def memory_ahead(graph: ExecutionGraph, request: Request) -> Iterator[None]:
     """During the block, a copy of this process loads torch and finds the peak memory of a trace on its own hardware.
 
-    Before that, all events but those of the step are freed. No copy is made where torch was loaded, because its threads
-    of OpenMP would not be in the copy, or where it would read a large trace, whose graph is in memory.
+    Then this process frees all events, but for those of the step where edits may need them. No copy is made where torch
+    was loaded, because its threads of OpenMP would not be in the copy, or where it would read a large trace, whose
+    graph is in memory.
     """
     if not (request.trace and request.memory):
         yield
         return
     step, is_read = choose_step(graph, request.step).name, bool(load_run.cache_info().currsize)
-    if is_read:
-        _run(graph.fingerprint, step, request)
     is_safe = "torch" not in sys.modules and copyable_cores() > 1 and (is_read or graph.num_nodes <= MOST_AHEAD)
-    if not is_safe or request.mode is Mode.replay or request.hardware:
+    is_ahead = is_safe and request.mode is not Mode.replay and not request.hardware
+    if is_read and (request.whatif or not is_ahead):
+        _run(graph.fingerprint, step, request)
+    if not is_ahead:
         yield
         return
     with in_copy(lambda: _peaks(graph.fingerprint, step, request, None)) as ahead:
+        free_run()
         token = _AHEAD.set(ahead)
         try:
             yield
