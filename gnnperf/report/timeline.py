@@ -12,9 +12,11 @@ Events are encoded column by column and written a chunk at a time: only the tabl
 
 import heapq
 import itertools
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -187,6 +189,8 @@ class _Nodes:
 
 CRITICAL_PID = 0  # the ranks follow, from FIRST_RANK_PID
 CHUNK = 32_768  # events that are encoded at one time
+ENCODERS = 2  # threads; Arrow encodes without the interpreter's lock
+Objects = Callable[[], pa.StringArray]  # makes some events
 
 
 def write_timeline(result: StepPrediction, slices: pd.DataFrame, path: Path) -> None:
@@ -194,15 +198,17 @@ def write_timeline(result: StepPrediction, slices: pd.DataFrame, path: Path) -> 
     with ExitStack() as opened:
         file = opened.enter_context(path.open("wb"))
         packed = opened.enter_context(igzip.IGzipFile(filename="", mode="wb", fileobj=file, mtime=0))
-        other = opened.enter_context(ThreadPoolExecutor(1))
-        before = other.submit(int)
-        for piece in _pieces(result, slices):  # one is packed while the next one is encoded
-            before.result()
-            before = other.submit(packed.write, piece)
-        before.result()
+        others = opened.enter_context(ThreadPoolExecutor(ENCODERS))
+        encoded = deque[Future[bytes]]()
+        for piece in _pieces(result, slices):  # some are encoded while one is packed
+            encoded.append(others.submit(piece))
+            if len(encoded) > ENCODERS:
+                packed.write(encoded.popleft().result())
+        while encoded:
+            packed.write(encoded.popleft().result())
 
 
-def _pieces(result: StepPrediction, slices: pd.DataFrame) -> Iterator[bytes]:
+def _pieces(result: StepPrediction, slices: pd.DataFrame) -> Iterator[Callable[[], bytes]]:
     chain = critical_chain(result.prediction.graph, result.schedule)
     begin_us = np.append(result.schedule.start_us[chain], result.schedule.makespan_us)  # [num_on_path + 1]
     begin_ns = np.rint(begin_us * 1000.0).astype(np.int64)
@@ -219,13 +225,17 @@ def _pieces(result: StepPrediction, slices: pd.DataFrame) -> Iterator[bytes]:
             "measured_colors": {f"error up to {100 * limit:g} %": color for limit, color in COLOR_OF_ERROR},
         },
     }
-    yield msgspec.json.encode(head)[:-1] + b',"traceEvents":[\n'  # the object stays open
-    yield b",\n".join(map(msgspec.json.encode, _metadata(slices)))
+    yield lambda: msgspec.json.encode(head)[:-1] + b',"traceEvents":[\n'  # the object stays open
+    yield lambda: b",\n".join(map(msgspec.json.encode, _metadata(slices)))
     on_path = _critical(result, chain, begin_ns - opens_ns, about)
     for objects in itertools.chain(_work(slices, about), on_path, _flows(slices, chain)):
-        text = pc.binary_join_element_wise(",\n", objects, "")
-        yield text.buffers()[2].to_pybytes()[: pc.sum(pc.binary_length(text)).as_py()] if len(text) else b""
-    yield b"\n]}\n"
+        yield partial(_text, objects)
+    yield lambda: b"\n]}\n"
+
+
+def _text(objects: Objects) -> bytes:
+    text = pc.binary_join_element_wise(",\n", objects(), "")
+    return text.buffers()[2].to_pybytes()[: pc.sum(pc.binary_length(text)).as_py()] if len(text) else b""
 
 
 def _metadata(slices: pd.DataFrame) -> Iterator[dict[str, Any]]:
@@ -244,16 +254,19 @@ def _meta(what: str, pid: int, tid: int, **args: Any) -> dict[str, Any]:
     return {"ph": "M", "name": what, "pid": int(pid), "tid": int(tid), "args": args}
 
 
-def _work(slices: pd.DataFrame, about: _Nodes) -> Iterator[pa.StringArray]:
+def _work(slices: pd.DataFrame, about: _Nodes) -> Iterator[Objects]:
     columns = {name: _values(slices[name]) for name in ("name", "kind", "pid", "tid")}
     start_ns, end_ns = slices["start_ns"].to_numpy(), slices["end_ns"].to_numpy()
     node, predicted = slices["node_id"].to_numpy(), (slices["kind"] == PREDICTED).to_numpy()
-    for first in range(0, len(slices), CHUNK):
-        part = slice(first, first + CHUNK)
+
+    def chunk(part: slice) -> pa.StringArray:
         own = {name: _json(column[part]) for name, column in columns.items()}
         color = pc.if_else(pa.array(predicted[part]), *about.colors(node[part]))
-        yield _complete(own["name"], own["kind"], own["pid"], own["tid"], (start_ns[part], end_ns[part]),
-                        args=about.args(node[part]), color=color)  # fmt: skip
+        return _complete(own["name"], own["kind"], own["pid"], own["tid"], (start_ns[part], end_ns[part]),
+                         args=about.args(node[part]), color=color)  # fmt: skip
+
+    for first in range(0, len(slices), CHUNK):
+        yield partial(chunk, slice(first, first + CHUNK))
 
 
 def _complete(
@@ -266,37 +279,41 @@ def _complete(
                      "args": args, "cname": color})  # fmt: skip
 
 
-def _critical(
-    result: StepPrediction, chain: np.ndarray, begin_ns: np.ndarray, about: _Nodes
-) -> Iterator[pa.StringArray]:
+def _critical(result: StepPrediction, chain: np.ndarray, begin_ns: np.ndarray, about: _Nodes) -> Iterator[Objects]:
     """The critical path as one track of its own: each node for as long as it holds the step back.
 
     `chain`: [num_on_path] its nodes in the order of time; `begin_ns`: [num_on_path + 1] when the path reaches each, and
     its end.
     """
     nodes = result.prediction.graph.nodes[["op_name", "node_type", "rank"]]
-    lasting = np.flatnonzero(np.diff(begin_ns) > 0)
-    for first in range(0, len(lasting), CHUNK):
-        at = lasting[first : first + CHUNK]
+    lasting, number = np.flatnonzero(np.diff(begin_ns) > 0), _constant(CRITICAL_PID)
+
+    def chunk(at: np.ndarray) -> pa.StringArray:
         rows = nodes.iloc[chain[at]].astype(object)
         names = [f"{kind if op is None else op} ({kind}{f', rank {rank}' if rank >= 0 else ''})"
                  for op, kind, rank in rows.where(rows.notna(), None).itertuples(index=False)]  # fmt: skip
-        number = _constant(CRITICAL_PID)
-        yield _complete(
+        return _complete(
             _json(_values(pd.Series(pd.Categorical(names)))), _constant("critical"), number, _constant(0),
             (begin_ns[at], begin_ns[at + 1]), args=about.args(chain[at]),
             color=about.colors(chain[at])[0],
         )  # fmt: skip
 
+    for first in range(0, len(lasting), CHUNK):
+        yield partial(chunk, lasting[first : first + CHUNK])
 
-def _flows(slices: pd.DataFrame, chain: np.ndarray) -> Iterator[pa.StringArray]:
+
+def _flows(slices: pd.DataFrame, chain: np.ndarray) -> Iterator[Objects]:
     """Arrows from each slice of the path to the next one; they bind to the slice around their end."""
     on_path = slices[(slices["kind"] == PREDICTED) & slices["node_id"].isin(chain)]
     drawn = on_path.drop_duplicates("node_id", keep="first").set_index("node_id")
     path = drawn.loc[chain[np.isin(chain, drawn.index)], ["pid", "tid", "start_ns"]].to_numpy()  # [num_drawn, 3]
-    for phase, ends, more in (("s", path[:-1], {}), ("f", path[1:], {"bp": _constant("e")})):
+
+    def side(phase: str, ends: np.ndarray, more: Mapping[str, Texts]) -> pa.StringArray:
         pid, tid = (_json(pa.array(column)) for column in ends.T[:2])
-        yield _objects({
+        return _objects({
             "ph": _constant(phase), "name": _constant("critical path"), "cat": _constant("critical"),
             "id": _json(pa.array(np.arange(1, len(ends) + 1))), "pid": pid, "tid": tid, "ts": _us(ends[:, 2]), **more,
         })  # fmt: skip
+
+    yield partial(side, "s", path[:-1], {})
+    yield partial(side, "f", path[1:], {"bp": _constant("e")})

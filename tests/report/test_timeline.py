@@ -172,9 +172,9 @@ def test_no_more_than_a_chunk_of_events_is_made_at_once(monkeypatch: pytest.Monk
     estimate = _row_of_kernels(50)
     pieces = timeline_module._pieces(estimate, tracks(estimate))
     while not requested:
-        next(pieces)
-    assert requested == [16]  # the others wait until the first ones are written
-    assert len(list(pieces)) > 5
+        next(pieces)()
+    assert requested == [16]  # each is encoded when it is called
+    assert len([piece() for piece in pieces]) > 5
     assert max(requested) == 16
 
 

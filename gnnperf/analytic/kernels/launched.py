@@ -22,6 +22,7 @@ import pandas as pd
 from gnnperf.analytic.memory_bound.calls import CHUNK_ELEMENTS
 from gnnperf.analytic.memory_bound.constants import default_memory_constants
 from gnnperf.analytic.memory_bound.streams import CONCATENATION, elementwise_us, stream_us
+from gnnperf.graph import combined
 from gnnperf.hardware import DeviceSpec
 
 THREAD_ELEMENTS = 4  # of vectorized and unrolled kernels: thread_work_size
@@ -48,7 +49,9 @@ def launched_us(nodes: pd.DataFrame, operands: Mapping[int, float], device: Devi
     """
     if nodes.empty or not {*LAUNCH, *LANE} <= set(nodes.columns):
         return np.full(len(nodes), np.nan)
-    code, distinct = pd.factorize(pd.MultiIndex.from_frame(nodes[list(LAUNCH)].astype(object)))
+    keys = combined([pd.factorize(nodes[name])[0] for name in LAUNCH])
+    _, first, code = np.unique(keys, return_index=True, return_inverse=True)
+    distinct = [*nodes[[*LAUNCH]].iloc[first].astype(object).itertuples(index=False, name=None)]
     works = np.array([_elements_and_bytes(*launch) for launch in distinct], float)[code]  # [n, 2]
     elements, of_each = works[:, 0], works[:, 1]
     us = stream_us(elements * of_each, device, default_memory_constants())

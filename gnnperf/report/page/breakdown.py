@@ -47,10 +47,10 @@ def occupancy(nodes: pd.DataFrame, document: Mapping[str, Any]) -> pd.DataFrame:
     window = (closes - length, closes, length if repeats else None)
     start = nodes["start_us"].to_numpy()  # what has no latency takes no time, as in the schedule
     ends = np.column_stack([start, start + np.nan_to_num(nodes["mean_latency_us"].to_numpy())])  # [num_nodes, 2]
-    groups = nodes[["rank", "node_type", "segment", "transfer"]].groupby("rank")
-    rows = []
+    read = nodes[["node_type", "segment", "transfer"]]
+    rows, of_rank = [], nodes.groupby("rank").indices  # `get_group` looks for all groups again
     for rank in document["traced_ranks"]:
-        spans = _spans(groups.get_group(rank), ends) if rank in groups.groups else {}
+        spans = _spans(read.iloc[of_rank[rank]], ends) if rank in of_rank else {}
         rows.append({"rank": rank, **_parts({name: _seen(s, *window) for name, s in spans.items()}, length)})
     return pd.DataFrame(rows, columns=["rank", *PARTS, "hidden_us"])
 
