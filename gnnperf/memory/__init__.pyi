@@ -1,4 +1,5 @@
 from .edits import memory_edits as memory_edits
+from .effects import without_compiler as without_compiler
 from .given import Variant as Variant
 from .measured_memory import OUTSIDE as OUTSIDE
 from .measured_memory import Measured as Measured

@@ -3,12 +3,14 @@
 torch takes seconds to import, and a trace is predicted more than once.
 """
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
+from types import ModuleType
 
 import msgspec
 
@@ -84,6 +86,16 @@ def effect_of(name: str, slots: tuple[Slot, ...]) -> Effect:
     if (effect := _cached.effects[key]) is None:
         raise CannotTell(name)
     return effect
+
+
+def without_compiler() -> None:
+    """In a copy of a process, which compiles nothing: torch does not load its compiler, which takes over a second.
+
+    Torch's decompositions of ops load it only to mark themselves as not to be compiled.
+    """
+    stand_in = ModuleType("torch._dynamo")
+    stand_in.disable = lambda function, *_, **__: function  # type: ignore[attr-defined]
+    sys.modules.setdefault(stand_in.__name__, stand_in)
 
 
 @contextmanager

@@ -57,7 +57,7 @@ def memory_ahead(graph: ExecutionGraph, request: Request) -> Iterator[None]:
     if not is_ahead:
         yield
         return
-    with in_copy(lambda: _peaks(graph.fingerprint, step, request, None)) as ahead:
+    with in_copy(lambda: _peaks_ahead(graph.fingerprint, step, request)) as ahead:
         free_run()
         token = _AHEAD.set(ahead)
         try:
@@ -165,6 +165,13 @@ def _peaks(fingerprint: str, step: str, request: Request, on_gpu: bool | None, v
     read = partial(_run, fingerprint, step, request)
     return cached_peaks(read, request.cache_folder, fingerprint, batches_held=request.batches_held, on_gpu=on_gpu,
                         step=step, variant=variant or AS_RECORDED)  # fmt: skip
+
+
+def _peaks_ahead(fingerprint: str, step: str, request: Request) -> Peaks:
+    from gnnperf.memory import without_compiler
+
+    without_compiler()
+    return _peaks(fingerprint, step, request, None)
 
 
 def _run(fingerprint: str, step: str, request: Request) -> RunTrace:

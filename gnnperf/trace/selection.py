@@ -96,9 +96,8 @@ def in_steps(table: TraceTable, steps: range) -> TraceTable:
     events = events[keep].reset_index(drop=True)  # references to others are none
     first = int(events["start_ns"].iloc[0])
     changed = {name: np.where(events[name] >= 0, row[events[name]], -1) for name in REFERENCES}
-    texts = {
-        c.name: events[c.name].cat.remove_unused_categories() for c in schema.EVENT_COLUMNS if c.dtype == "category"
-    }
+    coded = {c.name: events[c.name] for c in schema.EVENT_COLUMNS if c.dtype == "category"}
+    texts = {name: schema.in_use(schema.codes_of(one), schema.categories_of(one)) for name, one in coded.items()}
     events = events.assign(**changed, **texts, event_id=np.arange(len(events)), start_ns=events["start_ns"] - first)
     feeds = row[table.feeds.to_numpy()]  # [num_feeds, 2]
     own = pd.DataFrame(feeds[(feeds >= 0).all(axis=1)], columns=table.feeds.columns)

@@ -1,5 +1,7 @@
 """Whole steps: a perceptron by hand, and recordings whose recorder counted. What torch states of single ops."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -225,6 +227,26 @@ def test_effects_by_hand(
     effect = effect_of(f"aten::{op}", slots)
     assert [(r.shape, r.num_bytes, r.of_input) for r in effect.results] == expected
     assert (effect.saved_inputs, effect.saved_results) == (inputs, results)
+
+
+WITHOUT_COMPILER = """
+import sys
+from gnnperf.memory import without_compiler
+from gnnperf.memory.effects import effect_of
+from gnnperf.memory.storages import TensorSlot
+without_compiler()
+mixed = TensorSlot((8, 4), "float32", True), TensorSlot((8, 4), "float16", True)
+print(effect_of("aten::mul", mixed), "torch._dynamo.convert_frame" in sys.modules)
+"""
+
+
+def test_effects_are_the_same_without_the_compiler() -> None:
+    """By a process of its own: what torch has loaded stays."""
+    mixed = tensor(8, 4), tensor(8, 4, dtype="float16")
+    printed = subprocess.run(
+        [sys.executable, "-c", WITHOUT_COMPILER], check=True, capture_output=True, text=True
+    ).stdout
+    assert printed == f"{effect_of('aten::mul', mixed)} False\n"
 
 
 @pytest.mark.parametrize(
