@@ -151,7 +151,7 @@ class _Nodes:
 
     def __init__(self, result: StepPrediction) -> None:
         nodes, prediction = result.prediction.graph.nodes, result.prediction
-        measured_us, source = nodes["latency_us"], pd.Series(pd.Categorical(prediction.source.astype(str)))
+        measured_us, source = nodes["latency_us"], prediction.coded["source"]
         comparable = (measured_us > 0) & (result.measured_step_time_us is not None)
         error = (prediction.latency_us / measured_us - 1.0).where(comparable).to_numpy()  # [num_nodes] NaN: unknown
         bounds = np.array([limit for limit, _ in COLOR_OF_ERROR])
