@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.core import DEVICE_KINDS, EventKind, Phase, schema
-from gnnperf.trace import TraceTable, sorted_rows
+from gnnperf.trace import TraceTable, innermost, sorted_rows
 
 # What each runtime call does to the schedule. A table of exact names; what is not in it only costs host time.
 
@@ -258,24 +258,16 @@ def _around(inner: np.ndarray, parent: np.ndarray) -> np.ndarray:
 def _parents(order: np.ndarray, start: np.ndarray, end: np.ndarray, is_call: np.ndarray) -> np.ndarray:
     """[num_events] innermost event that contains each event of `order` (by start, longer first); -1 none.
 
-    Threads lie one after the other.
-
-    Pointer jumping: an event that does not contain the next one hands over to its own candidate, and everything between
-    the two ends too early as well. A range that partly overlaps another does not contain it; nor does a runtime call
+    Threads lie one after the other. A range that partly overlaps another does not contain it; nor does a runtime call
     contain what begins where it ends.
     """
-    begin, stop = np.append(start[order], 0), np.append(end[order], np.iinfo(np.int64).max)  # [num_ordered + 1]
-    call = np.append(is_call[order], False)
-    above = np.arange(-1, len(order))  # [num_ordered + 1] candidate by position; -1, the last, contains everything
-    above[-1] = -1
-    outermost = np.r_[True, stop[1:-1] > np.maximum.accumulate(stop[:-2])][: len(order)]
-    above[:-1][outermost] = -1
-    active = np.flatnonzero(~outermost)
-    while len(active):
-        top = above[active]
-        contains = (stop[top] >= stop[active]) & ((stop[top] > begin[active]) | ~call[top])
-        active = active[~contains & (top >= 0)]
-        above[active] = above[above[active]]
+    begin, stop, call = start[order], end[order], is_call[order]  # [num_ordered] each
+    before = np.arange(-1, len(order) - 1)
+    before[np.r_[True, stop[1:] > np.maximum.accumulate(stop[:-1])][: len(order)]] = -1  # outermost
+
+    def contain(outer: np.ndarray, inner: np.ndarray) -> np.ndarray:
+        return np.asarray((stop[outer] >= stop[inner]) & ((stop[outer] > begin[inner]) | ~call[outer]))
+
     parent = np.full(len(start), -1, dtype=np.int64)
-    parent[order] = np.append(order, -1)[above[:-1]]
+    parent[order] = np.append(order, -1)[innermost(before, contain)]
     return parent

@@ -1,4 +1,5 @@
 from . import storage as storage
+from .columns import innermost as innermost
 from .columns import sorted_rows as sorted_rows
 from .data_cli import add_data_parsers as add_data_parsers
 from .groups import is_channel as is_channel

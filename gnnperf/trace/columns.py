@@ -165,6 +165,25 @@ def _decimal_ns(value: Decimal | float | None) -> int:
     return round(exact * 1000)
 
 
+def innermost(before: np.ndarray, contain: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:
+    """[n] the innermost event around each of n sorted events, -1 none, by pointer jumping.
+
+    An event that does not contain a later one hands over to its own candidate: all events between the two end before
+    what the first one must contain, hence too early for the later one as well. The distance doubles each round.
+
+    Args:
+        before: [n] the nearest earlier event that may contain each, -1 none.
+        contain: whether events [m] contain others [m], by their numbers.
+    """
+    result = before.copy()
+    active = np.flatnonzero(result >= 0)
+    while len(active):
+        active = active[~contain(result[active], active)]
+        result[active] = result[result[active]]
+        active = active[result[active] >= 0]
+    return result
+
+
 class Codes(dict[Any, int]):
     """Numbers the values it is requested in order of first appearance; None is -1."""
 

@@ -9,6 +9,7 @@ import pandas as pd
 
 from gnnperf.core import DEVICE_KINDS, EventKind, Link
 from gnnperf.trace.assembly import KIND_CODES, Assembled
+from gnnperf.trace.columns import innermost
 
 # The innermost CPU op around each host event, also where the clock of runtime calls runs apart from that of ops.
 #
@@ -90,32 +91,19 @@ def _enclosing(table: Assembled, call_shift_ns: np.ndarray) -> np.ndarray:
     host, start = host[order], start[order]
     edges = np.flatnonzero(np.diff(table.columns["thread"][host])) + 1
     for rows, begin in zip(np.split(host, edges), np.split(start, edges), strict=True):
-        lasts = duration[rows]
         is_op = table.kind[rows] == KIND_CODES[EventKind.CPU_OP]
-        before = np.cumsum(is_op) - is_op - 1  # [num_rows] last op before the row; -1 none
-        result = _covering(before, is_op, begin + lasts // 2, (begin + lasts)[is_op])
-        enclosing[rows] = np.append(rows[is_op], -1)[result]
+        enclosing[rows] = np.append(rows, -1)[_covering(is_op, begin, duration[rows])]
     return enclosing
 
 
-def _covering(before: np.ndarray, is_op: np.ndarray, middle: np.ndarray, op_end: np.ndarray) -> np.ndarray:
-    """[num_rows] the nearest op at or before `before` whose end is not before the row's middle; -1 none.
-
-    Pointer jumping: an op that ends too early hands over to its own candidate. All ops between the two end before
-    that op's middle, hence too early as well. The distance doubles each round.
-    """
-    end = np.append(op_end, np.iinfo(np.int64).max)  # the op "-1" covers everything
-    highest = np.append(np.maximum.accumulate(op_end), np.iinfo(np.int64).max)  # of all ops up to each
-    result = np.where(highest[before] < middle, -1, before)  # -1 at once where none lasts so long
-    jump = np.append(result[is_op], -1)  # [num_ops + 1] candidate of each op
-    op_number = np.cumsum(is_op) - 1
-    active = np.flatnonzero(end[result] < middle)
-    while len(active):
-        result[active] = jump[result[active]]
-        ops = active[is_op[active]]
-        jump[op_number[ops]] = result[ops]
-        active = active[end[result[active]] < middle[active]]
-    return result
+def _covering(is_op: np.ndarray, begin: np.ndarray, duration: np.ndarray) -> np.ndarray:
+    """[num_rows] the nearest op before each row of a thread whose end is not before the row's middle; -1 none."""
+    middle, end = begin + duration // 2, begin + duration
+    earlier = np.maximum.accumulate(np.where(is_op, np.arange(len(begin)), -1))  # last op up to each row
+    reached = np.maximum.accumulate(np.where(is_op, end, np.iinfo(np.int64).min))  # by any op up to each row
+    may_cover = np.r_[False, reached[:-1] >= middle[1:]][: len(begin)]
+    before = np.where(may_cover, np.r_[-1, earlier[:-1]][: len(begin)], -1)
+    return innermost(before, lambda outer, inner: end[outer] >= middle[inner])
 
 
 LINKS = tuple(Link)
