@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gnnperf.core import Evidence, Relation
+from gnnperf.core import Evidence, Relation, return_freed_memory
 from gnnperf.graph import waits
 from gnnperf.graph.event_columns import RankEvents
 from gnnperf.graph.host import Pieces
@@ -17,6 +17,9 @@ from gnnperf.graph.node_tables import host_table, work_table
 from gnnperf.graph.steps import StepWindows
 from gnnperf.graph.tables import EdgeList, unique_pairs
 from gnnperf.graph.works import Works
+
+
+LONG = 300_000  # pieces of a rank; to return memory takes as long for one of fewer
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,22 @@ def rank_graph(
 
     `rank_index` is its place among the traced ranks. `elapsed` is [2, n] (work, call event) of `waits.elapsed_waits`.
     """
+    if len(draft.pieces) >= LONG:
+        return_freed_memory()  # of the draft
+    events, works = draft.events, draft.works
     elapsed = np.zeros((2, 0), dtype=np.int64) if elapsed is None else elapsed
+    nodes, edges, of_work = _nodes_and_edges(draft, comm, windows, elapsed)
+    del draft  # its pieces, before tensors are tied
+    step, hidden = _column(nodes, "step")[of_work[0]], None if comm is None else comm.hidden
+    parts = comm_parts(rank_index, events, works, step, hidden)
+    feeds = _feeds(events, _op_nodes(events, works, nodes, of_work))
+    return RankGraph(events.rank, works, nodes, edges, feeds, of_work[0], parts, _counts(events, works))
+
+
+def _nodes_and_edges(
+    draft: RankDraft, comm: HostComm | None, windows: StepWindows, elapsed: np.ndarray
+) -> tuple[tuple[pd.DataFrame, ...], EdgeList, tuple[np.ndarray, np.ndarray]]:
+    """Nodes, edges but for those of tensors, and [num_works] first and last node of each work."""
     events, pieces, works = draft.events, draft.pieces, draft.works
     # [num_events] first and last T4 piece of each call (they differ where it waits for its own copy); -1 none
     call_piece, copy_piece = np.full(len(events.start_ns), -1), np.full(len(events.start_ns), -1)
@@ -81,11 +99,7 @@ def rank_graph(
         blocked_until = comm.awaited
     free_ns = _free_ns(pieces, works, blocked_until)
     host = host_table(events, pieces, draft.piece_step, draft.main_thread, free_ns, device_is_cpu=not draft.on_device)
-    nodes = host, device
-    feeds = _feeds(events, _op_nodes(events, works, nodes, (first, last)))
-    step, hidden = _column(nodes, "step")[first], None if comm is None else comm.hidden
-    parts = comm_parts(rank_index, events, works, step, hidden)
-    return RankGraph(events.rank, works, nodes, edges, feeds, first, parts, _counts(events, works))
+    return (host, device), edges, (first, last)
 
 
 def _counts(events: RankEvents, works: Works) -> dict[str, int]:
