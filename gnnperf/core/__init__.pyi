@@ -69,6 +69,7 @@ from .terminal import lasting_streams as lasting_streams
 from .terminal import say as say
 from .terminal import write_out as write_out
 from .untrusted import reading as reading
+from .workers import MANY_ROWS as MANY_ROWS
 from .workers import Mapped as Mapped
 from .workers import copyable_cores as copyable_cores
 from .workers import end_with_parent as end_with_parent

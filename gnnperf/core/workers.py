@@ -19,6 +19,7 @@ from gnnperf.core.progress import each
 Result = TypeVar("Result")
 Mapped = Callable[[Callable[[Any], Any], Sequence[Any], str], list[Any]]  # (function, items, what) -> results in order
 MOST = 8  # processes
+MANY_ROWS = 300_000  # of a table: a copy of the process takes as long as one of fewer rows
 ALIGNED_BYTES = 64  # where arrays begin
 
 

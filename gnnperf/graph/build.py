@@ -9,7 +9,7 @@ from itertools import chain
 import numpy as np
 import pandas as pd
 
-from gnnperf.core import InputError, NodeType, Relation, each, in_copies, in_turn, return_freed_memory
+from gnnperf.core import MANY_ROWS, InputError, NodeType, Relation, each, in_copies, in_turn, return_freed_memory
 from gnnperf.graph.collectives import collective_nodes
 from gnnperf.graph.event_columns import CallClass, RankEvents, rank_events
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel, measured_end_us, table_counts
@@ -298,16 +298,13 @@ def _joined(run: RunTrace) -> ExecutionGraph:
     )  # fmt: skip
 
 
-COPIED_EVENTS = 300_000  # of all ranks together, which are worth a copy of the process
-
-
 def _rank_graphs(events: list[RankEvents], windows: StepWindows) -> list[RankGraph]:
     """Every rank by itself, in copies of the process; or together, where ranks show what others waited for.
 
     These are ranks without device work, whose host collectives are waited for, and times between events.
     """
     if all(e.is_device.any() and not (e.calls == CallClass.ELAPSED_TIME).any() for e in events):
-        how = in_copies if sum(len(e.calls) for e in events) >= COPIED_EVENTS else in_turn
+        how = in_copies if sum(len(e.calls) for e in events) >= MANY_ROWS else in_turn
         return how(partial(_by_itself, events, windows), range(len(events)), "building the graph", unit="ranks")
     drafts = [rank_draft(e, windows, i) for i, e in enumerate(each(events, "finding host segments", "ranks"))]
     without = [i for i, draft in enumerate(drafts) if not draft.on_device]

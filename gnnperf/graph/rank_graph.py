@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gnnperf.core import Evidence, Relation, return_freed_memory
+from gnnperf.core import MANY_ROWS, Evidence, Relation, return_freed_memory
 from gnnperf.graph import waits
 from gnnperf.graph.event_columns import RankEvents
 from gnnperf.graph.host import Pieces
@@ -17,9 +17,6 @@ from gnnperf.graph.node_tables import host_table, work_table
 from gnnperf.graph.steps import StepWindows
 from gnnperf.graph.tables import EdgeList, unique_pairs
 from gnnperf.graph.works import Works
-
-
-LONG = 300_000  # pieces of a rank; to return memory takes as long for one of fewer
 
 
 @dataclass(frozen=True)
@@ -54,8 +51,8 @@ def rank_graph(
 
     `rank_index` is its place among the traced ranks. `elapsed` is [2, n] (work, call event) of `waits.elapsed_waits`.
     """
-    if len(draft.pieces) >= LONG:
-        return_freed_memory()  # of the draft
+    if len(draft.pieces) >= MANY_ROWS:  # to return memory takes as long for fewer
+        return_freed_memory()
     events, works = draft.events, draft.works
     elapsed = np.zeros((2, 0), dtype=np.int64) if elapsed is None else elapsed
     nodes, edges, of_work = _nodes_and_edges(draft, comm, windows, elapsed)

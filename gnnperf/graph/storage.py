@@ -22,7 +22,6 @@ from gnnperf.hardware import Placement
 from gnnperf.trace import EVERYTHING, RunTrace, Selection, is_regular, run_name
 
 FILES = ("nodes.parquet", "edges.parquet")
-LARGE = 300_000  # nodes; smaller graphs are written in the time that a copy of the process takes
 _META_KEY = b"gnnperf.graph"
 _SOURCES = ("core/schema", "hardware", "trace", "graph")  # which a graph depends on
 
@@ -68,7 +67,7 @@ def load_graph(
     from gnnperf.graph.build import build_graph  # a graph in the cache needs neither this nor the reader
 
     graph = replace(build_graph(load_run(tuple(inputs), recording, chosen, key)), fingerprint=key)
-    if cached and meanwhile is not None and graph.num_nodes >= LARGE and core.copyable_cores() > 1:
+    if cached and meanwhile is not None and graph.num_nodes >= core.MANY_ROWS and core.copyable_cores() > 1:
         remarks = meanwhile.enter_context(core.in_copy(partial(_cache, graph, cached)))
 
         @meanwhile.callback

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gnnperf.core import NodeType, copyable_cores, in_copy
+from gnnperf.core import MANY_ROWS, NodeType, copyable_cores, in_copy
 from gnnperf.graph import ExecutionGraph, free_run, load_run, load_step
 from gnnperf.hardware import DeviceSpec
 from gnnperf.predict.assembly import choose_step
@@ -34,7 +34,6 @@ OTHER_DEVICE = (
     "Peak memory is that of the traced ops with the allocator of {}; another device may run other ops and libraries."
 )
 Peaks = tuple["PeakMemory", ...] | None  # of the traced ranks; None: the trace has no shapes
-MOST_AHEAD = 300_000  # nodes of a graph whose trace is read in a copy
 _AHEAD: ContextVar[Callable[[], Peaks] | None] = ContextVar("ahead", default=None)  # waits for what a copy computes
 
 
@@ -50,7 +49,7 @@ def memory_ahead(graph: ExecutionGraph, request: Request) -> Iterator[None]:
         yield
         return
     step, is_read = choose_step(graph, request.step).name, bool(load_run.cache_info().currsize)
-    is_safe = "torch" not in sys.modules and copyable_cores() > 1 and (is_read or graph.num_nodes <= MOST_AHEAD)
+    is_safe = "torch" not in sys.modules and copyable_cores() > 1 and (is_read or graph.num_nodes < MANY_ROWS)
     is_ahead = is_safe and request.mode is not Mode.replay and not request.hardware
     if is_read and (request.whatif or not is_ahead):
         _run(graph.fingerprint, step, request)

@@ -168,8 +168,7 @@ def test_importing_reports_every_part_to_its_end(
 ) -> None:
     command.shown("import", small_trace, "--out", tmp_path / "out")
     assert set(seen.tasks) == {
-        "reading the trace (files)", "comparing clocks (ranks)", "finding host segments (ranks)",
-        "building the graph (ranks)", "writing (folders)",
+        "reading the trace (files)", "comparing clocks (ranks)", "building the graph (ranks)", "writing (folders)",
     }  # fmt: skip
     assert {name for name, (total, done) in seen.tasks.items() if total != done} == set()
 

@@ -1,5 +1,6 @@
 """The joint graph: tensor dependencies, hardware, phases, counts, what is refused."""
 
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -8,13 +9,17 @@ import pytest
 from toys import edges_of
 from traces import Event, all_reduce, annotation, call, copy, counts, graph_of, kernel, mark, op, run_of, trace
 
-from gnnperf.core import schema
+from gnnperf.core import schema, workers
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import Evidence, Relation
+from gnnperf.graph import RankEvents, build
 from gnnperf.graph.build import build_graph
 from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph.rank_graph import RankGraph
+from gnnperf.graph.steps import StepWindows
 from gnnperf.graph.tables import EdgeList, concat_tables, content_keys, node_table
 from gnnperf.trace.table import DeviceInfo, TraceTable
+from tests.graph.test_storage import assert_equal
 
 
 def launched(name: str, at: float, corr: int, kernel_name: str, **columns: object) -> list[Event]:
@@ -106,6 +111,22 @@ def test_work_runs_on_its_ranks_device_and_crosses_its_link() -> None:
     crossed = {(kind[src], nodes["op_name"][dst]) for src, dst in edges_of(graph, "crosses")}
     assert crossed == {("comm", "intra"), ("memory", "host_link")}
     assert len(edges_of(graph, "connects")) == 4
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux only")
+def test_ranks_in_copies_of_the_process_give_the_same_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    run, here, by_itself = run_of(*two_ranks()), list[int](), build._by_itself
+    expected = build_graph(run)
+
+    def noted(events: list[RankEvents], windows: StepWindows, rank_index: int) -> RankGraph:
+        here.append(rank_index)
+        return by_itself(events, windows, rank_index)
+
+    monkeypatch.setattr(build, "_by_itself", noted)
+    monkeypatch.setattr(build, "MANY_ROWS", 1)
+    monkeypatch.setattr(workers, "copyable_cores", lambda: 2)
+    assert_equal(build_graph(run), expected)
+    assert here == [0]  # rank 1: in the copy
 
 
 def test_a_rank_without_a_named_device_is_unknown() -> None:

@@ -169,7 +169,7 @@ def test_a_cache_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
 def test_a_large_graph_is_cached_by_a_copy_until_the_block_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(storage, "LARGE", 1)
+    monkeypatch.setattr(storage.core, "MANY_ROWS", 1)
     write_run(run(), tmp_path / "tables")
     (tmp_path / "file").write_text("a file where the cache should be")
     for cache in (tmp_path / "cache", tmp_path / "file"):
