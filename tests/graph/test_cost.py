@@ -206,9 +206,6 @@ def test_groups_whose_number_is_not_recorded_have_no_cost() -> None:
     assert math.isnan(cost("aten::_grouped_mm", [[6, 8], [8, 5], []], ["c10::BFloat16"] * 2 + [""]).flops)
 
 
-# --- bytes of ops, counted by hand ------------------------------------------------------------------------------------
-
-
 BYTES: dict[str, tuple[str, list, list[str] | None, list[str] | None, float]] = {  # call -> bytes
     "mm reads both, writes the result": (
         "aten::mm", [[3, 4], [4, 5]], ["c10::Half", "c10::Half"], ["", ""], 2 * (12 + 20 + 15)),

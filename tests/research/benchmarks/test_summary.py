@@ -85,9 +85,6 @@ def test_rows_are_evaluated_by_the_fixed_metrics(
     assert set(ast.literal_eval(rows["analytic"])) == set(COLUMNS) > set(ast.literal_eval(rows["median-step"]))
 
 
-# conf/analytic/evidence.yaml is what its command counts.
-
-
 def test_recordings_and_tables_of_cpus_are_as_shipped() -> None:
     assert tuple(cpu_evidence()) == tuple(one for one in shipped_evidence() if one.constants == "cpu.yaml")
 
