@@ -38,9 +38,6 @@ def recorded_calls(run: Callable[[], object], tmp_path: Path) -> list[tuple[str,
     return [(e["name"], op_cost(e["name"], *(json.dumps(e["args"].get(k)) for k in keys))) for e in ops]
 
 
-# --- fLOPs of ops against torch's flop counter, and by hand where that does not know ----------------------------------
-
-
 def counted_flops(run: Callable[[], object]) -> int:
     with FlopCounterMode(display=False) as counter:
         run()
@@ -133,9 +130,6 @@ def test_a_recurrent_stack_counts_matrices_of_all_layers() -> None:
     results = cost("aten::_cudnn_rnn", [[3, 2, 4], weights], types)
     assert results.flops == 2 * 6 * (8 + 4 + 4 + 4) + 10 * 6 * (2 + 2)
     assert math.isnan(cost("aten::_cudnn_rnn", [[3, 2, 4], []], types).flops)
-
-
-# --- fLOPs of fused attention against torch's formulas ----------------------------------------------------------------
 
 
 def _cpu_attention() -> None:

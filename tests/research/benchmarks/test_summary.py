@@ -59,9 +59,6 @@ def test_results_are_saved_on_request_with_the_commit(tmp_path: Path, monkeypatc
         start_saving()
 
 
-# The leaderboard: its page is what the saved results give, and its rows are all baselines of the repository.
-
-
 def test_the_page_is_what_the_saved_results_give() -> None:
     given = json.loads(FILE.read_text(encoding="utf-8"))
     assert PAGE.read_text(encoding="utf-8") == page(given)
