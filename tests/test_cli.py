@@ -186,9 +186,6 @@ def test_help_loads_no_numerical_library(arguments: list[str]) -> None:
     assert "import" in done.stdout or "Keys (key=value):" in done.stdout
 
 
-# Optional parts of other distributions.
-
-
 def test_an_entry_point_of_an_installed_distribution_is_loaded() -> None:
     assert "gnnperf" in plugin_names("console_scripts")
     assert load_plugin("console_scripts", "gnnperf", "script") is main

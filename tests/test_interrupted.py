@@ -26,15 +26,11 @@ def _estimates(path: Path) -> None:
     write_estimates(estimates, path)
 
 
-def _sheet(path: Path) -> None:
-    write_roofline(path, "title", ())
-
-
 WRITERS: dict[str, Callable[[Path], None]] = {
     "interventions.json": lambda path: write_json(path, {"a": 1}),
     "answers.csv": _estimates,
     "change.html": lambda path: write_comparison(path, b"<!DOCTYPE html>"),
-    "roofline.csv": _sheet,
+    "roofline.csv": lambda path: write_roofline(path, "title", ()),
 }
 
 

@@ -1,11 +1,13 @@
 """Plans of gloo ranks on one machine: the embedded data set (programs, links, how they are split), and others."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import count
 
 from research.recording.cpu_gloo_runs import SLOW, only_paired, pairs, plain_runs
-from research.recording.plan import Plan, Split
+from research.recording.plan import Plan, Split, split_by
 from research.recording.run import RunSpec, Steps
 from research.recording.workloads.transformer import Optimizer, Parallel, Transformer
 
@@ -85,13 +87,9 @@ def _is_of_kind(kind: str, run: RunSpec) -> bool:
 
 
 def _by_run(runs: Sequence[RunSpec]) -> Split:
-    places: dict[str, int] = {}
-    split: dict[str, list[str]] = {"train": [], "val": [], "test": []}
-    for run in runs:
-        place = places[run.workload.kind] = places.get(run.workload.kind, -1) + 1
-        part = {RUN_VAL: "val", RUN_TEST: "test"}.get(place % RUN_PERIOD, "train")
-        split[part].append(run.name)
-    return split
+    places: dict[str, Iterator[int]] = defaultdict(count)
+    parts = {RUN_VAL: "val", RUN_TEST: "test"}
+    return split_by(runs, lambda run: parts.get(next(places[run.workload.kind]) % RUN_PERIOD, "train"))
 
 
 def _by_size(runs: Sequence[RunSpec]) -> Split:
@@ -99,13 +97,13 @@ def _by_size(runs: Sequence[RunSpec]) -> Split:
     for run in runs:
         widths.setdefault(run.workload.kind, []).append(run.workload.width)
     ordered = {kind: sorted(set(result)) for kind, result in widths.items()}
-    split: dict[str, list[str]] = {"train": [], "val": [], "test": []}
-    for run in runs:
+
+    def part_of(run: RunSpec) -> str:
         known = ordered[run.workload.kind]
         last = known[-2:] if len(known) >= NUM_WIDTHS else []
-        part = dict(zip(last, ("val", "test"), strict=False)).get(run.workload.width, "train")
-        split[part].append(run.name)
-    return split
+        return dict(zip(last, ("val", "test"), strict=False)).get(run.workload.width, "train")
+
+    return split_by(runs, part_of)
 
 
 def _held_out(runs: Iterable[RunSpec], is_test: Callable[[RunSpec], bool]) -> Split:

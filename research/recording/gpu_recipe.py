@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, cycle, zip_longest
 
 from research.evaluation.pairs import Change
-from research.recording.plan import Pair, Plan, Split
+from research.recording.plan import Pair, Plan, Split, split_by
 from research.recording.run import RunSpec, Sleep, Steps
 from research.recording.workloads.cnn import Cnn, Layout
 from research.recording.workloads.dlrm import Dlrm
@@ -153,9 +153,7 @@ def gpu_programs(programs: Programs = REAL, new: Sequence[tuple[str, int, int]] 
     turns = chain.from_iterable(zip_longest(map(_isolated, _library(new)), again))
     runs = [*(run for run in turns if run is not None), *map(_isolated, programs.accelerated)]
     part_of = {name: part for part, names in first.splits["program"].items() for name in names}
-    split: dict[str, list[str]] = {"train": [], "val": [], "test": []}
-    for run in runs:
-        split[part_of.get(run.name, "test")].append(run.name)
+    split = split_by(runs, lambda run: part_of.get(run.name, "test"))
     return replace(first, name="gpu-programs", runs=tuple(runs), steps=replace(STEPS, profiled=2), pairs=(),
                    splits={"program": split}, axes={"program": "programs; those that `gpu` has are in its parts"},
                    repeats=1)  # fmt: skip
@@ -186,10 +184,7 @@ def by_program(runs: Sequence[RunSpec]) -> Split:
     """Of every five programs, in the order of their first runs, one validates and one tests."""
     programs = list(dict.fromkeys(_program(run.workload) for run in runs))
     part_of = {name: PART_OF_TURN.get(turn % PERIOD, "train") for turn, name in enumerate(programs)}
-    split: dict[str, list[str]] = {"train": [], "val": [], "test": []}
-    for run in runs:
-        split[part_of[_program(run.workload)]].append(run.name)
-    return split
+    return split_by(runs, lambda run: part_of[_program(run.workload)])
 
 
 def _program(workload: Workload) -> str:

@@ -1,12 +1,20 @@
 """A plan: which runs a data set consists of, which of them differ by one known change, and how they are split."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from research.evaluation.pairs import Change
 from research.recording.run import RunSpec, Steps
 
 Split = Mapping[str, Sequence[str]]  # train, val, test -> names of runs
+
+
+def split_by(runs: Iterable[RunSpec], part_of: Callable[[RunSpec], str]) -> Split:
+    """Names of runs by part, in their order; a part may be empty."""
+    split: dict[str, list[str]] = {"train": [], "val": [], "test": []}
+    for run in runs:
+        split[part_of(run)].append(run.name)
+    return split
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from research.recording.cpu_gloo import STEPS, cpu_gloo
 from research.recording.gpu_recipe import by_program
 from research.recording.network import LOOPBACK
-from research.recording.plan import Plan, Split
+from research.recording.plan import Plan, Split, split_by
 from research.recording.run import RunSpec
 from research.recording.workloads.small_model import SmallModel
 
@@ -89,8 +89,9 @@ def _runs(place: int) -> list[RunSpec]:
 
 def _by_family(runs: Sequence[RunSpec]) -> Split:
     family_of = {model: family for family, models in PROGRAMS.items() for model in models}
-    split: dict[str, list[str]] = {"train": [], "val": [], "test": []}
-    for run in runs:
+
+    def part_of(run: RunSpec) -> str:
         assert isinstance(run.workload, SmallModel)
-        split[FAMILIES_HELD_OUT.get(family_of[run.workload.model], "train")].append(run.name)
-    return split
+        return FAMILIES_HELD_OUT.get(family_of[run.workload.model], "train")
+
+    return split_by(runs, part_of)

@@ -72,9 +72,6 @@ def test_what_does_not_fit_is_one_message(changed: dict[str, Any], message: str)
     assert str(error.value).startswith(message)
 
 
-# Constants of contention: their file, and what they mean on a cluster.
-
-
 CONSTANTS = ContentionConstants(CpuContention(2e9, 5e8), "a test")
 
 

@@ -74,9 +74,6 @@ def host(segment: str, op: str | None, call: str | None = None) -> dict[str, Any
     return {"node_type": NodeType.HOST, "segment": segment, "op_name": op, "event_name": call}
 
 
-# --- compute ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("row", "expected"),
     [
@@ -149,9 +146,6 @@ def test_more_work_is_never_faster_and_a_better_device_never_slower(
     assert latency(compute(flops, moved), replace(CLUSTER, device=stronger), soft) <= base / slack
 
 
-# --- memory ----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
@@ -175,9 +169,6 @@ def test_a_longer_copy_is_never_faster_and_zero_bytes_cost_the_floor(name: str, 
     zero = latency(memory(name, 0.0))
     assert zero <= 1 + 1
     assert zero <= latency(memory(name, moved)) <= latency(memory(name, moved * factor))
-
-
-# --- collectives -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -209,9 +200,6 @@ def test_collective_without_size_group_or_formula_is_uncovered(row: dict[str, An
     prediction = predict(row)
     assert np.isnan(prediction.latency_us[0])
     assert prediction.uncovered_ops == {"c10d::op": 1}
-
-
-# --- hosts, hardware, edges ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -135,9 +135,6 @@ def test_quiet_is_quiet_on_a_terminal_too() -> None:
     assert _on_a_terminal("quiet") == ("a line\n" * 10, "")
 
 
-# --- what takes long states how far it is -----------------------------------------------------------------------------
-
-
 class Seen(Bars):
     """Keeps what was given: work -> (how much there was, how much was done)."""
 

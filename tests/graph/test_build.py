@@ -31,9 +31,6 @@ def launched(name: str, at: float, corr: int, kernel_name: str, **columns: objec
     ]
 
 
-# --- feeds -----------------------------------------------------------------------------------------------------------
-
-
 def node_of(graph: ExecutionGraph, event_name: str) -> int:
     return int(np.flatnonzero((graph.nodes["event_name"] == event_name).to_numpy())[0])
 
@@ -76,9 +73,6 @@ def test_an_op_inside_another_shares_its_nodes_and_a_scope_takes_its_childrens()
     feeds = pd.DataFrame({"producer_event": [row["aten::linear"]], "consumer_event": [row["MyBackward0"]]})
     graph = build_graph(run_of(replace(table, feeds=feeds)))
     assert edges_of(graph, "feeds") == {(node_of(graph, "gemm"), node_of(graph, "relu"))}
-
-
-# --- hardware --------------------------------------------------------------------------------------------------------
 
 
 def two_ranks() -> tuple[TraceTable, TraceTable]:
@@ -141,9 +135,6 @@ def test_a_file_that_lists_more_devices_than_ranks_gives_each_rank_its_own() -> 
     listed = (DeviceInfo("first"), DeviceInfo("second"))
     tables = [replace(t, meta=replace(t.meta, devices=listed)) for t in two_ranks()]
     assert build_graph(run_of(*tables)).device_names == ("first", "second")
-
-
-# --- the rest --------------------------------------------------------------------------------------------------------
 
 
 def test_phases_come_from_names_then_from_what_is_around() -> None:

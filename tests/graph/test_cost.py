@@ -38,9 +38,6 @@ def recorded_calls(run: Callable[[], object], tmp_path: Path) -> list[tuple[str,
     return [(e["name"], op_cost(e["name"], *(json.dumps(e["args"].get(k)) for k in keys))) for e in ops]
 
 
-# --- fLOPs of ops against torch's flop counter, and by hand where that does not know ----------------------------------
-
-
 def counted_flops(run: Callable[[], object]) -> int:
     with FlopCounterMode(display=False) as counter:
         run()
@@ -135,9 +132,6 @@ def test_a_recurrent_stack_counts_matrices_of_all_layers() -> None:
     assert math.isnan(cost("aten::_cudnn_rnn", [[3, 2, 4], []], types).flops)
 
 
-# --- fLOPs of fused attention against torch's formulas ----------------------------------------------------------------
-
-
 def _cpu_attention() -> None:
     q, k, v = (torch.ones(2, 3, 7, 8, requires_grad=True) for _ in range(3))
     functional.scaled_dot_product_attention(q, k, v).sum().backward()
@@ -204,9 +198,6 @@ def test_matrices_of_groups_without_a_row_are_not_read() -> None:
 
 def test_groups_whose_number_is_not_recorded_have_no_cost() -> None:
     assert math.isnan(cost("aten::_grouped_mm", [[6, 8], [8, 5], []], ["c10::BFloat16"] * 2 + [""]).flops)
-
-
-# --- bytes of ops, counted by hand ------------------------------------------------------------------------------------
 
 
 BYTES: dict[str, tuple[str, list, list[str] | None, list[str] | None, float]] = {  # call -> bytes

@@ -148,9 +148,6 @@ def test_segments_tile_the_thread_without_gap_or_overlap(lengths: list[int]) -> 
     assert (pieces.begin_ns[1:] == pieces.end_ns[:-1]).all()
 
 
-# --- fork and join of autograd threads --------------------------------------------------------------------------------
-
-
 ENGINE = "autograd::engine::evaluate_function: MmBackward0"
 
 

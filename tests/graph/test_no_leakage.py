@@ -69,9 +69,6 @@ def assert_only_labels_changed(run: RunTrace, seed: int) -> None:
     assert (a.ranks, a.world_size, a.device_names) == (b.ranks, b.world_size, b.device_names)
 
 
-# --- made-up runs ----------------------------------------------------------------------------------------------------
-
-
 def busy_step(number: int, begin: float, slow: float, rank: int) -> list[Event]:
     """Everything at once: two streams, an event wait, a pageable copy, a backward thread, a graph, a collective, waits.
 
@@ -195,8 +192,6 @@ def test_the_test_can_fail() -> None:
     assert timing[0] == 1
     assert min(timing) == 0
 
-
-# --- real runs -------------------------------------------------------------------------------------------------------
 
 GOLDEN = "pytorch+torchrec/examples/golden_training"
 HTA = "facebookresearch+HolisticTraceAnalysis/tests/data"

@@ -75,9 +75,6 @@ def test_shapes_that_do_not_belong_together_have_no_cost(shapes: list[list[int]]
     assert np.isnan(op_cost("aten::_sparse_semi_structured_mm", json.dumps(shapes), None, None).flops)
 
 
-# --- a sparse gradient added to a table costs its own rows ------------------------------------------------------------
-
-
 TABLE = "[[1000,4],[1000,4],[]]"
 
 
@@ -118,9 +115,6 @@ def test_what_is_no_sparse_sum(events: list[Event]) -> None:
 
 def test_half_precision_moves_half() -> None:
     assert sparse_sum_cost(32, "bfloat16") == (64.0, 32 * 6.25)
-
-
-# --- kernels inside views ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("wrapper", ["aten::to", "aten::reshape", "aten::contiguous"])

@@ -186,9 +186,6 @@ def test_edges_say_why_they_are_believed() -> None:
     }  # fmt: skip
 
 
-# --- waits between streams --------------------------------------------------------------------------------------------
-
-
 def wait_step(at: float, *, a_ends: float, b_starts: float, corr: int) -> list[Event]:
     """A on stream 7, record, stream 8 waits, B on stream 8."""
     return [
@@ -315,9 +312,6 @@ def lags_into(graph: ExecutionGraph, event_name: str) -> dict[str, float]:
     """Relation -> lag of the edges into one work."""
     edges = graph.edges[(graph.nodes["event_name"] == event_name).to_numpy()[graph.edges["dst"]]]
     return dict(zip(edges["relation"], edges["lag_us"], strict=True))
-
-
-# --- timers -----------------------------------------------------------------------------------------------------------
 
 
 def timed_iterations(optimizer_us: float, *, late_us: float = 0.0) -> list[Event]:

@@ -206,9 +206,6 @@ def test_a_cluster_link_is_checked(tmp_path: Path) -> None:
         load_cluster(write(tmp_path / "bad.yaml", {**good, "device": "t5"}))
 
 
-# --- calibrated quantities in a device file ---------------------------------------------------------------------------
-
-
 def test_measured_quantities_and_provenance_are_read():
     calibrated = {"measured": {"launch_floor_us": {"value": 2, "low": 1.5, "high": 2.5}},
                   "host": {"host_op_us": {"value": 1.0, "low": 0.9, "high": 1.1}},

@@ -97,9 +97,6 @@ def test_a_card_of_wrong_types_names_no_cores(broken: dict[str, object]) -> None
     assert damaged is not None and damaged.core_sets == ()
 
 
-# --- how groups lie on machines, by hand and counted ------------------------------------------------------------------
-
-
 def _machines(size: int, first: int, stride: int, ranks_per_node: int) -> int:
     return int(machines_of(np.array([size]), np.array([first]), np.array([stride]), ranks_per_node)[0])
 

@@ -63,8 +63,6 @@ def test_a_guess_goes_by_the_rules_of_the_edit() -> None:
     assert [t.shape for t in TWICE.guess(call, [bias, data, weight])] == [(384,), (1024, 128), (128, 384)]
 
 
-# Which tensors change their dtype.
-
 FULL, HALF, INDEX = TensorSlot((4,), "float32"), TensorSlot((4,), "bfloat16"), TensorSlot((4,), "int64")
 LAYER = layer(8, 64, 32, 100)
 ON_CPU, ON_GPU = (Autocast(of="float32", to="bfloat16", on_gpu=on_gpu) for on_gpu in (False, True))

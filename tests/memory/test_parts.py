@@ -71,8 +71,6 @@ def test_what_the_forward_left_over_is_for_no_one_in_the_backward() -> None:
     assert [one.storage for one in result if one] == [gradient, gradient]
 
 
-# Parameters and state from calls of optimizers.
-
 A, B = TensorSlot((4, 8), "float32"), TensorSlot((8,), "float32")
 LISTED = (TensorSlot((4, 8), ""), TensorSlot((8,), ""))
 Slots = tuple[TensorSlot, ...]

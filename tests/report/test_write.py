@@ -125,9 +125,6 @@ def test_nodes_have_the_vocabulary_and_keep_holes() -> None:
     assert nodes.loc[0, "segment"] == "T2"
 
 
-# CSV tables of a prediction: by the command, and their sums.
-
-
 def test_tables_hold_the_sums_over_ranks(tmp_path: Path) -> None:
     written = write_tables(toy_prediction({GEMM_1: 305.0}), tmp_path / "deep" / "tables")
     tables = {path.stem: pd.read_csv(path) for path in written}

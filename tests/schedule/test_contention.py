@@ -299,8 +299,7 @@ def test_contention_and_back(latency_us: list[float], cores: float) -> None:
     graph = make_graph(rows, [(0, 3, Relation.WAITS), (3, 5, Relation.WAITS)], ranks=(0, 1, 2))
     isolated = np.array([*latency_us, *[0.0] * (graph.num_nodes - 6)])
     shares = Contention(ranks_per_node=3, cores_per_node=cores)
-    everything = Isolated(np.ones(graph.num_nodes, dtype=bool), shares)
-    result = schedule_with_contention(graph, isolated, np.zeros(len(graph.edges)), everything)
+    result = run(graph, shares)
     seen = graph.nodes.assign(latency_us=result.latency_us, start_us=result.schedule.start_us)
     np.testing.assert_allclose(isolated_us(replace(graph, nodes=seen), shares), isolated, rtol=1e-9, atol=1e-6)
     assert (graph.nodes["node_type"] == NodeType.COMPUTE).sum() == 6

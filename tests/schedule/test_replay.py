@@ -31,16 +31,12 @@ def step(number: int, begin: float, *, gemm_us: float, host_us: float = 10.0) ->
     ]
 
 
-def length(gemm_us: float) -> float:
-    return 15 + gemm_us + 3 + 40
-
-
 def run(*gemm_us: float) -> ExecutionGraph:
     events: list[Event] = []
     begin = 0.0
     for number, duration in enumerate(gemm_us):
         events += step(number, begin, gemm_us=duration)
-        begin += length(duration)
+        begin += 15 + duration + 3 + 40  # where the step ends
     return build_graph(run_of(trace(*events)))
 
 

@@ -91,8 +91,6 @@ def test_one_device_has_one_placement() -> None:
     assert only == (Placed(Split.TABLE, (0,)),) * 3
 
 
-# Greedy placements by hand, random ones that fit, and one sentence where nothing does.
-
 OWN = (Table("a", 1000, 8, pooling=1), Table("b", 900, 8, pooling=9), Table("c", 800, 8, pooling=5),
        Table("d", 700, 8, pooling=4))  # fmt: skip
 
@@ -225,8 +223,6 @@ def test_collectives_between_priced_sizes_and_none_of_one_rank() -> None:
     assert isolated.collective_us("all_to_all", 1e9) == 0.0
     assert np.isfinite(isolated.value(isolated.start(isolated.problem.plan.placement))[0])
 
-
-# The judge: fewer ranks give the step of all ranks, and the critical path adds up.
 
 MANY = 16
 

@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pytest
 
+from gnnperf.core.errors import InputError
 from gnnperf.trace import read_run
 
 Event = dict[str, Any]
@@ -69,6 +71,13 @@ def events_of(folder: Path, events: list[Event], rank: int = 0, world_size: int 
     content = document(events, rank, world_size)
     content["distributedInfo"] |= info
     return read_run(write(folder / "t.json", content)).tables[0].events
+
+
+def refused(path: Path | list[Path], message: str) -> None:
+    """Reading it ends in one line, with this message."""
+    with pytest.raises(InputError, match=message) as caught:
+        read_run(path)
+    assert "\n" not in str(caught.value)
 
 
 def five_steps() -> dict[str, Any]:

@@ -134,11 +134,8 @@ def test_the_enclosing_op_is_the_brute_force_result(drawn: list[tuple[int, int, 
     assert enclosing_ops(table).tolist() == [_nearest_covering(table, r) for r in range(len(table))]
 
 
-# --- cuda_sync events, as Kineto writes them with enable_cuda_sync_events ---------------------------------------------
-
-
 def sync(name: str, start: float, correlation: int, **args: object) -> Event:
-    """An event of category cuda_sync, on the row of its stream."""
+    """An event of category cuda_sync (enable_cuda_sync_events), on the row of its stream."""
     return device(name, start, 1, correlation, "cuda_sync", **{"cuda_sync_kind": name, **args})
 
 

@@ -15,7 +15,7 @@ from gnnperf.graph import build_graph
 from gnnperf.trace import RunTrace, nsight, read_run
 from tests.command import Command
 from tests.trace import kineto_files
-from tests.trace.kineto_files import zipped
+from tests.trace.kineto_files import refused, zipped
 from tests.trace.nsight_files import PID, SCHEMA, START_NS, Export, step
 
 
@@ -32,11 +32,6 @@ def rows_of(run: RunTrace) -> list[dict[str, Any]]:
 def named(rows: list[dict[str, Any]], name: str) -> dict[str, Any]:
     (row,) = [row for row in rows if row["name"] == name]
     return row
-
-
-def refused(path: Path, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        read_run(path)
 
 
 def test_an_export_gives_the_events_of_the_kineto_file_of_the_same_step(tmp_path: Path) -> None:
@@ -192,9 +187,6 @@ def test_a_prediction_on_the_recorded_and_on_another_gpu(tmp_path: Path, command
     assert own["step_time_us"] == pytest.approx(100.0)
     assert other["hardware"] == "h200"
     assert other["step_time_us"] == pytest.approx(100.0)  # host bound
-
-
-# --- what is refused -------------------------------------------------------------------------------------------------
 
 
 def without(*tables: str, version: str = "3.28.1") -> Export:

@@ -96,25 +96,20 @@ def test_broken_and_foreign_tables_are_refused(tmp_path: Path, run: RunTrace) ->
     whole = path.read_bytes()
     for end in (0, 3, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:end])
-        with pytest.raises(InputError, match="not a readable table"):
-            read_run(tmp_path / "saved")
+        files.refused(tmp_path / "saved", "not a readable table")
     pq.write_table(pa.table({"a": [1]}), path)
-    with pytest.raises(InputError, match="without this program's metadata"):
-        read_run(tmp_path / "saved")
+    files.refused(tmp_path / "saved", "without this program's metadata")
     (tmp_path / "saved" / "run.json").write_text("[")
     path.write_bytes(whole)
-    with pytest.raises(InputError, match="not a JSON object"):
-        read_run(tmp_path / "saved")
+    files.refused(tmp_path / "saved", "not a JSON object")
 
 
 def test_a_table_of_another_name_is_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": [1]}), tmp_path / "foo.parquet")
-    with pytest.raises(InputError, match="without this program's metadata"):
-        read_run(tmp_path / "foo.parquet")
+    files.refused(tmp_path / "foo.parquet", "without this program's metadata")
     (tmp_path / "folder").mkdir()
     (tmp_path / "foo.parquet").rename(tmp_path / "folder" / "rank_a.parquet")
-    with pytest.raises(InputError, match="holds no trace file"):
-        read_run(tmp_path / "folder")
+    files.refused(tmp_path / "folder", "holds no trace file")
 
 
 WRONG_TYPES: list[dict[str, object]] = [
@@ -148,38 +143,33 @@ def test_damaged_contents_are_refused(tmp_path: Path, change: Callable[[Any], An
     about = json.loads(stored.metadata.metadata[b"gnnperf.trace"])
     columns = stored.read()
     pq.write_table(columns.replace_schema_metadata({"gnnperf.trace": json.dumps(change(about))}), path)
-    with pytest.raises(InputError, match=message):
-        read_run(tmp_path / "saved")
+    files.refused(tmp_path / "saved", message)
 
 
 def test_feeds_that_lead_nowhere_and_nulls_are_refused(tmp_path: Path, run: RunTrace) -> None:
     write_run(run, tmp_path / "saved")
     feeds = pa.table({"rank": [0], "producer_event": [2], "consumer_event": [10**6]})
     pq.write_table(feeds, tmp_path / "saved" / "feeds.parquet")
-    with pytest.raises(InputError, match="'consumer_event' names a row that is not there"):
-        read_run(tmp_path / "saved")
+    files.refused(tmp_path / "saved", "'consumer_event' names a row that is not there")
     path = tmp_path / "saved" / "events.parquet"
     stored = pq.ParquetFile(path)
     columns, about = stored.read(), stored.metadata.metadata[b"gnnperf.trace"]
     at = columns.schema.get_field_index("num_inside")
     nulls = columns.set_column(at, "num_inside", pa.array([None] * len(columns), pa.int64()))
     pq.write_table(nulls.replace_schema_metadata({"gnnperf.trace": about}), path)
-    with pytest.raises(InputError, match="has nulls"):
-        read_run(path)
+    files.refused(path, "has nulls")
 
 
 def test_absurd_sizes_are_refused(tmp_path: Path, run: RunTrace, monkeypatch: pytest.MonkeyPatch) -> None:
     write_run(run, tmp_path / "saved")
     monkeypatch.setattr("gnnperf.trace.storage.MAX_RUN_EVENTS", 3)
-    with pytest.raises(InputError, match=r"holds \d+ events.*3"):
-        read_run(tmp_path / "saved")
+    files.refused(tmp_path / "saved", r"holds \d+ events.*3")
 
     def exhausted(*args: object, **kwargs: object) -> None:
         raise MemoryError
 
     monkeypatch.setattr("gnnperf.core.schema.parquet.pq.ParquetFile", exhausted)
-    with pytest.raises(InputError, match=r"takes about .* of memory to read"):
-        read_run(tmp_path / "saved")
+    files.refused(tmp_path / "saved", r"takes about .* of memory to read")
 
 
 def test_what_import_wrote_is_read_by_its_folder(tmp_path: Path, run: RunTrace) -> None:

@@ -157,23 +157,17 @@ CLIP_PARTS = {
     "text_config": {"num_hidden_layers": 4, "vocab_size": VOCABULARY},
     "vision_config": {"num_hidden_layers": 4},
 }
+CLASSIFIERS = {  # -> name in timm
+    "resnet50": "resnet50", "efficientnet_b0": "efficientnet_b0", "mobilenetv3": "mobilenetv3_large_100",
+    "densenet121": "densenet121", "regnety": "regnety_016", "convnext": "convnext_tiny",
+    "vit": "vit_small_patch16_224", "swin": "swin_tiny_patch4_window7_224", "mixer": "mixer_b16_224",
+    "vgg16": "vgg16_bn", "resnext50": "resnext50_32x4d", "coatnet": "coatnet_nano_rw_224",
+    "poolformer": "poolformer_s12", "mobilevit": "mobilevitv2_100",
+}  # fmt: skip
 
 
 MODELS: Mapping[str, Callable[[LibraryModel], public.Program]] = MappingProxyType({
-    "resnet50": partial(public.classifier, "resnet50", {}),
-    "efficientnet_b0": partial(public.classifier, "efficientnet_b0", {}),
-    "mobilenetv3": partial(public.classifier, "mobilenetv3_large_100", {}),
-    "densenet121": partial(public.classifier, "densenet121", {}),
-    "regnety": partial(public.classifier, "regnety_016", {}),
-    "convnext": partial(public.classifier, "convnext_tiny", {}),
-    "vit": partial(public.classifier, "vit_small_patch16_224", {}),
-    "swin": partial(public.classifier, "swin_tiny_patch4_window7_224", {}),
-    "mixer": partial(public.classifier, "mixer_b16_224", {}),
-    "vgg16": partial(public.classifier, "vgg16_bn", {}),
-    "resnext50": partial(public.classifier, "resnext50_32x4d", {}),
-    "coatnet": partial(public.classifier, "coatnet_nano_rw_224", {}),
-    "poolformer": partial(public.classifier, "poolformer_s12", {}),
-    "mobilevit": partial(public.classifier, "mobilevitv2_100", {}),
+    **{name: partial(public.classifier, timm_name, {}) for name, timm_name in CLASSIFIERS.items()},
     "segformer": partial(public.transformers_model, "SegformerForSemanticSegmentation", {"num_labels": 10},
                          public.labeled_pixels),
     "mae": partial(public.transformers_model, "ViTMAEForPreTraining", MAE, public.pixels),

@@ -92,9 +92,6 @@ def broadcast(a: Shape, b: Shape) -> Shape | None:
     return tuple(map(max, pairs)) if all(x == y or 1 in (x, y) for x, y in pairs) else None
 
 
-# --- one input -------------------------------------------------------------------------------------------------------
-
-
 def _same(bound: float, size: int = 0) -> float:
     return bound
 
@@ -254,9 +251,6 @@ LAYOUT = (
     _along("repeat", lambda x, times: x.repeat(times), 1, lambda random, shape, dim: (
         replaced(shape, dim, 2 * shape[dim]), {"times": replaced((1,) * len(shape), dim, 2)})),
 )  # fmt: skip
-
-
-# --- two inputs ------------------------------------------------------------------------------------------------------
 
 
 def _binary(name: str, function: Function, bound: Callable[[float, float], float]) -> Rule:

@@ -100,11 +100,6 @@ PYRAMID = Settings({"decoder_hidden_size": 1}, fixed={
 PATCHES = Settings({"embed_dim": 1}, {"num_heads": 1}, ("img_size",), {"patch_size": 8, "depth": 4})
 
 
-def _replaced(at: SmallModel) -> public.Inputs:
-    """Which tokens another model replaced."""
-    return {"input_ids": public.tokens(at), "labels": torch.randint(0, 2, (at.batch, at.size))}
-
-
 def _classifier(name: str, settings: Settings, at: SmallModel) -> public.Program:
     return public.classifier(name, settings.of(at), at)
 
@@ -265,7 +260,8 @@ SMALL_MODELS: Mapping[str, Callable[[SmallModel], public.Program]] = MappingProx
     "xlnet": partial(_transformers, "XLNetLMHeadModel", PERMUTED, public.text),
     "bert": partial(_transformers, "BertForMaskedLM", ENCODER, public.text),
     "deberta": partial(_transformers, "DebertaV2ForMaskedLM", RELATIVE, public.text),
-    "electra": partial(_transformers, "ElectraForPreTraining", NARROW, _replaced),
+    "electra": partial(_transformers, "ElectraForPreTraining", NARROW, lambda at: {  # tokens that were replaced
+        "input_ids": public.tokens(at), "labels": torch.randint(0, 2, (at.batch, at.size))}),
     "albert": partial(_transformers, "AlbertForSequenceClassification", NARROW, lambda at: {
         "input_ids": public.tokens(at), "labels": public.labels(at)}),
     "fnet": partial(_transformers, "FNetForMaskedLM", ENCODER, public.text),

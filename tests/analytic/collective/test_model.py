@@ -200,9 +200,6 @@ def test_a_cluster_without_collective_models_and_a_name_that_is_none() -> None:
         collective_models_of(replace(HGX, collectives={"any": "h100_sxm_nccl"}))
 
 
-# Collectives by where their groups are: the machines they really span.
-
-
 BYTES = 1e9
 
 

@@ -25,9 +25,6 @@ from tests.analytic.kernels.calls import call as op_call
 H100 = load_device("h100_sxm")
 
 
-# --- attention that is not fused
-
-
 def part(name: str, at: float, corr: int, shapes: list[list[int]]) -> list[Event]:
     """An op inside of attention, with its kernel."""
     types = json.dumps(["float"] * len(shapes))
@@ -47,9 +44,6 @@ def test_unfused_attention_in_a_trace_is_priced_by_its_parts() -> None:
     isolated = kernel_times([op_call(name, shapes) for name, shapes in parts], H100, 4.0)
     assert isolated.by_form.all()
     assert compute_nodes_us(kernels, H100, 4.0) == pytest.approx(isolated.latency_us)
-
-
-# --- chains that Inductor fused
 
 
 @pytest.mark.parametrize(
@@ -87,9 +81,6 @@ def test_a_fused_kernel_without_recorded_buffers_has_no_prediction() -> None:
     assert np.isnan(kernel_times([nothing], H100, 4.0).latency_us[0])
 
 
-# --- sparse products
-
-
 def test_two_of_four_is_faster_only_where_units_know_the_pattern() -> None:
     shapes = [[8192, 4096 * 9 // 16], [4096, 8192], []]
     requested = op_call("aten::_cslt_sparse_mm", shapes, "float16")
@@ -97,8 +88,6 @@ def test_two_of_four_is_faster_only_where_units_know_the_pattern() -> None:
     knows, does_not = (kernel_times([requested], device, 4.0).latency_us[0] for device in devices)
     assert does_not == pytest.approx(2.0 * knows, rel=0.02)
 
-
-# --- lookups that were counted
 
 HISTOGRAM = (8_000, 3_000, 2_000, 2_000, 2_000)
 COUNTS = TableCounts(rows=100_000, dim=16, lookups=16_000, batches=4, reuse_histogram=HISTOGRAM)

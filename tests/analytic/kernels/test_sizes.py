@@ -89,9 +89,6 @@ def test_kernels_show_which_products_have_turned_tensors() -> None:
         assert {kernels: turned_share(replace(one, num_kernels=kernels)) for kernels in shares} == shares
 
 
-# --- attention
-
-
 def test_fewer_flops_than_all_pairs_take_are_a_causal_mask() -> None:
     head, flash = [2, 4, 256, 64], "aten::_scaled_dot_product_flash_attention"
     full, causal = (call(flash, [head, head, head, [], []], "float16", ["", "", "", "0.0", flag])
@@ -152,9 +149,6 @@ def test_kernels_of_cudnn_compute_two_blocks_on_a_diagonal() -> None:
     one, positions, columns = np.ones(1), np.array([512.0]), np.array([64.0])
     flash = Attentions(one, one, positions, positions, columns, causal=np.array([True]))
     assert replace(flash, cudnn=True).computed_pairs / flash.computed_pairs == pytest.approx((512 + 256) / (512 + 128))
-
-
-# --- rows, lookups, lists, reductions
 
 
 @pytest.mark.parametrize(
@@ -234,9 +228,6 @@ def test_indexing_issues_for_each_element_of_rows_or_starts_blocks_of_four_indic
 )
 def test_steps_of_a_scan(shape: list[int], steps: float) -> None:
     assert sized([call("aten::cumsum", [shape, []])], _scan_steps, 1)[0, 0] == pytest.approx(steps, nan_ok=True)
-
-
-# --- nodes
 
 
 @pytest.mark.parametrize("op", ["aten::sum", "aten::mean", "aten::amax", "aten::topk", "aten::norm"])

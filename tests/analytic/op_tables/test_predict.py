@@ -40,9 +40,6 @@ def lines(path: Path, *entries: object) -> Path:
     return path
 
 
-# --- reading
-
-
 def test_every_format_gives_the_same_rows(tmp_path: Path) -> None:
     _, expected = read_op_rows(lines(tmp_path / "ops.jsonl", MM, {**MM, "direction": "backward", "latency_us": 5.0}))
     frame = pd.DataFrame({"op": "aten::mm", "shapes": json.dumps(MM["shapes"]), "dtypes": '["bfloat16", "bfloat16"]',
@@ -83,9 +80,6 @@ def test_bad_files_are_refused(name: str, content: str, tmp_path: Path) -> None:
         read_op_rows(tmp_path / name)
 
 
-# --- rows become calls
-
-
 def test_scalars_of_the_schema_take_their_places() -> None:
     norm = recorded_call(row("aten::native_layer_norm", [[8, 32], [32], [32]]))
     assert norm.input_dims == "[[8, 32], [], [32], [32], []]"
@@ -120,9 +114,6 @@ def test_gradients_by_hand(requested: OpRow, op: str, flops: float) -> None:
     (result,) = gradient_calls(requested)
     assert (result.op_name, result.flops) == (op, flops)
     assert result.moved_bytes > 0
-
-
-# --- answers
 
 
 def test_rows_are_predicted_in_their_order() -> None:
@@ -241,9 +232,6 @@ def estimates(tmp_path: Path, *entries: dict[str, Any]) -> list[float]:
     return [a.latency_us or 0.0 for a in result]
 
 
-# --- fused chains
-
-
 def test_a_fused_chain_is_a_row_of_buffers(tmp_path: Path) -> None:
     buffer = [4096, 4096]
     fused, *isolated = estimates(
@@ -253,9 +241,6 @@ def test_a_fused_chain_is_a_row_of_buffers(tmp_path: Path) -> None:
           for op, shapes in (("aten::add", [buffer] * 2), ("aten::mul", [buffer] * 2), ("aten::relu", [buffer]))),
     )  # fmt: skip
     assert fused == pytest.approx(sum(isolated) * 4 / 8, rel=0.05)  # 4 buffers instead of 8 tensors moved
-
-
-# --- lookups
 
 
 def test_which_rows_are_requested_for(tmp_path: Path) -> None:

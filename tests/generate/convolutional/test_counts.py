@@ -90,8 +90,6 @@ def test_half_precision_casts_every_parameter_of_a_product_once() -> None:
     assert (last["op_name"].astype(str) == "triton_poi_fused_layout").sum() == 0
 
 
-# What a rank of a residual network holds, by hand.
-
 PARAMETERS = 435
 
 
@@ -137,8 +135,6 @@ def test_memory_grows_with_the_batch_and_falls_with_the_dtype() -> None:
     half = _peak(shipped("resnet50", batch=32, dtype="float16")).parts_bytes[Part.ACTIVATIONS]
     assert 0.5 < half / one < 0.6  # and copies of parameters
 
-
-# A mapping becomes a plan, or one message.
 
 RAW: dict[str, Any] = {
     "name": "a",

@@ -80,8 +80,6 @@ def test_a_table_is_on_ranks_that_differ(split: Split, ranks: tuple[int, ...]) -
         Placed(split, ranks)
 
 
-# Parts of tables, their memory, and messages: by hand.
-
 TABLE = Table("t", 1001, 16, pooling=6.0)
 
 
@@ -149,8 +147,6 @@ def test_one_rank_sends_nothing() -> None:
     assert vector_bytes(parts_of(mixed(4)), 4, 256)[2:].min() > 0  # they receive
     assert even_bytes(np.array([8.0]), 16, 4).tolist() == [0.0]
 
-
-# A plan from a mapping and back; what is wrong is named.
 
 RAW: dict[str, Any] = {
     "name": "mine",

@@ -43,9 +43,6 @@ def step_us(graph: ExecutionGraph) -> float:
     return scheduled.schedule.makespan_us
 
 
-# What tests request of a graph.
-
-
 def transfers(graph: ExecutionGraph) -> Counter[tuple[str, float, int]]:
     """(kind, bytes of a rank's input, group size) -> how many."""
     result = graph.nodes[(graph.nodes["node_type"] == NodeType.COLLECTIVE).to_numpy()]

@@ -98,8 +98,6 @@ def test_sharded_parameters_are_gathered_around_every_unit() -> None:
     assert gathers == 4 + 1  # layers; with a tied embedding the ends are one unit
 
 
-# Waits between streams, by hand.
-
 F = Phase.FORWARD
 ASIDE = op("aten::add", F, None, lane=Lane.GATHER_INPUT)
 COPY = Copy("Memcpy DtoH (Device -> Pinned)", 8.0, "float16", F, Lane.OUT)  # five nodes

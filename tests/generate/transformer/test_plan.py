@@ -123,8 +123,6 @@ def test_sections_become_settings() -> None:
     assert plan_from(RAW, "plan").parallelism == Parallelism()
 
 
-# Samples of several lengths.
-
 VARIABLE = {**RAW, "model": {**RAW["model"], "sequence": 256}, "schedule": {"global_batch": 8, "micro_batch": 2},
             "parallelism": {"data": 2}}  # fmt: skip
 

@@ -303,9 +303,6 @@ def test_all_is_let_go_at_the_end(order: Pipeline, recompute: Recompute) -> None
         assert peak.peak_bytes > peak.held_between_steps_bytes - peak.parts_bytes[Part.GRADIENTS]
 
 
-# Memory in closed form, by hand.
-
-
 def test_a_rank_holds_sixteen_bytes_per_parameter_logits_and_four_layers() -> None:
     """Rajbhandari et al. 2020: 2 + 2 + 12 bytes; 128 tokens x 1,024 columns of logits in float16 and float32."""
     plan = small(recompute=Recompute.NONE)

@@ -98,10 +98,6 @@ def times(plan: TransformerPlan, layer_us: float) -> float:
     return with_times(build_plan(plan), ops, {"all_gather": rate}, {})
 
 
-def root_us(plan: TransformerPlan, layer_us: float) -> float:
-    return layer_us * (sizes.first_parameters(plan) + sizes.head_parameters(plan)) / layer_parameters(plan)
-
-
 @pytest.mark.parametrize(("gather_us", "rest_us"), [(8.0, 8.0 + 80.0), (12.0, 96.0 + 10.0)])
 def test_gathers_hide_behind_layers_or_hold_them_back(gather_us: float, rest_us: float) -> None:
     """Shorter than layers: the embedding's and the first one's are waited for; then eight layers' work in a row.
@@ -110,7 +106,8 @@ def test_gathers_hide_behind_layers_or_hold_them_back(gather_us: float, rest_us:
     fourth one has ended (48) and is done at 60; each one after that begins with a layer's backward pass: 72, 84, 96.
     """
     plan = sharded(Sharded.PARAMETERS, recompute=Recompute.NONE)
-    assert times(plan, gather_us) == pytest.approx(root_us(plan, gather_us) + rest_us)
+    root = sizes.first_parameters(plan) + sizes.head_parameters(plan)
+    assert times(plan, gather_us) == pytest.approx(gather_us * root / layer_parameters(plan) + rest_us)
 
 
 def test_reduce_scatters_lag_one_layer_behind() -> None:

@@ -30,9 +30,6 @@ def test_the_base_is_measured_else_analytical_times_the_mean_ratio_of_the_op_els
     np.testing.assert_allclose(base_us, [20.0, 2 * 20.0, 2 * 5.0, 3.0, 0.0])
 
 
-# A source on which everything takes twice as long.
-
-
 def twice(name: str) -> RunGraph:
     """A run of the synthetic data set, recorded there."""
     run = read(name)

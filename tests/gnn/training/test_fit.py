@@ -249,28 +249,23 @@ def test_what_is_not_of_this_training_is_refused(tmp_path: Path, data: PreparedD
     fit(again, data, build_model(again, data))
     assert torch.load(tmp_path / "last.ckpt", weights_only=True)["epoch"] == 4
 
-    given = replace(again, data=replace(again.data, batch_size=3))
-    with pytest.raises(InputError, match=r"another training: data\.batch_size differ"):
-        fit(given, data, build_model(given, data))
+    def refused(given: TrainConfig, message: str, start: TrainConfig | None = None) -> None:
+        with pytest.raises(InputError, match=message):
+            fit(given, data, build_model(start or given, data))
+
+    refused(replace(again, data=replace(again.data, batch_size=3)), r"another training: data\.batch_size differ")
     other = replace(again, seed=9)
-    with pytest.raises(InputError, match="another training: seed, network at the start differ"):
-        fit(other, data, build_model(other, data))
-    with pytest.raises(InputError, match="another training: network at the start differ"):
-        fit(again, data, build_model(other, data))  # as `init_from` of another checkpoint would begin
+    refused(other, "another training: seed, network at the start differ")
+    refused(again, "another training: network at the start differ", other)  # `init_from` of another checkpoint
     slower = replace(again, optim=OptimConfig(learning_rate=1e-4))
-    with pytest.raises(InputError, match=r"another training: optim\.learning_rate differ"):
-        fit(slower, data, build_model(slower, data))
-    wider = replace(again, model=ModelConfig(hidden_channels=16))
-    with pytest.raises(InputError, match="of another network"):
-        fit(wider, data, build_model(wider, data))
+    refused(slower, r"another training: optim\.learning_rate differ")
+    refused(replace(again, model=ModelConfig(hidden_channels=16)), "of another network")
     content = torch.load(tmp_path / "last.ckpt", weights_only=True)
     del content[LatencyModule.CHECKPOINT_HYPER_PARAMS_KEY]["optimizer"]  # as before there were two
     torch.save(content, tmp_path / "last.ckpt")
-    with pytest.raises(InputError, match="another training: optimizer differ"):
-        fit(again, data, build_model(again, data))
+    refused(again, "another training: optimizer differ")
     (tmp_path / "last.ckpt").write_text("not a checkpoint")
-    with pytest.raises(InputError, match="not a checkpoint"):
-        fit(again, data, build_model(again, data))
+    refused(again, "not a checkpoint")
 
 
 @pytest.mark.parametrize(

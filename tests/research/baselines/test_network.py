@@ -47,9 +47,6 @@ def test_what_was_learned_is_scheduled_as_ops_isolated(data: PreparedData) -> No
     assert step_us == estimate.step_us(step)
 
 
-# A checkpoint as rows of the comparison: what predict.py predicts, by the labels of learners.
-
-
 def test_two_rows_of_a_checkpoint(data: PreparedData) -> None:
     """The network answers from prepared data what it answers from the graph; the hybrid is what blends."""
     checkpoint, (step,) = doubling(), data.steps["test"]

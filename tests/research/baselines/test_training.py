@@ -86,9 +86,6 @@ def test_a_record_of_other_data_or_another_learner_is_made_anew(tmp_path: Path, 
     assert fits(counted) == 4
 
 
-# Which learner a configuration asks for, and what it is given.
-
-
 @pytest.mark.parametrize(("kind", "choice"), [(LearnerKind.trees, Own()), (LearnerKind.trees_hops, OneHop())])
 def test_the_kind_decides_the_columns_and_settings_are_those_by_hand(kind: LearnerKind, choice: object) -> None:
     result = simpler(LearnerConfig(kind))

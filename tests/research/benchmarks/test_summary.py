@@ -59,9 +59,6 @@ def test_results_are_saved_on_request_with_the_commit(tmp_path: Path, monkeypatc
         start_saving()
 
 
-# The leaderboard: its page is what the saved results give, and its rows are all baselines of the repository.
-
-
 def test_the_page_is_what_the_saved_results_give() -> None:
     given = json.loads(FILE.read_text(encoding="utf-8"))
     assert PAGE.read_text(encoding="utf-8") == page(given)
@@ -83,9 +80,6 @@ def test_rows_are_evaluated_by_the_fixed_metrics(
     rows = dict(line.split(" ", 1) for line in capsys.readouterr().out.splitlines())
     assert list(rows) == ["analytic", "median-step"] and "nan" not in rows["analytic"]
     assert set(ast.literal_eval(rows["analytic"])) == set(COLUMNS) > set(ast.literal_eval(rows["median-step"]))
-
-
-# conf/analytic/evidence.yaml is what its command counts.
 
 
 def test_recordings_and_tables_of_cpus_are_as_shipped() -> None:

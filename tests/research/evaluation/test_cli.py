@@ -64,9 +64,6 @@ def test_bad_input_is_one_message_and_exit_code_2(name: str, tmp_path: Path, com
     assert command.refused(name, tmp_path).startswith("gnnperf: ")
 
 
-# From a recording to its graph.
-
-
 def recording(folder: Path, machine: str, *op_us: float) -> Recording:
     """A recording whose ranks measured these costs per op."""
     folder.mkdir(parents=True)

@@ -99,9 +99,6 @@ def test_the_interval_of_a_geometric_mean_draws_runs_and_seeds() -> None:
     assert np.isnan(sums([0.1], runs=("a",)).interval()[0])
 
 
-# `gnnperf improvement` on a folder of made-up cells.
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """gnn beats analytic on size and loses on link; pooled has no node predictions; a floor."""

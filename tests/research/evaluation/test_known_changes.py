@@ -311,9 +311,6 @@ def test_a_gap_shorter_than_the_sleep_taken_out_is_stated() -> None:
     assert "2 of 2 gaps are shorter than the sleep of 5 us" in result.unknown[0]
 
 
-# Step times of a window: the recording as it is.
-
-
 def test_a_step_takes_63_us_as_drawn() -> None:
     """Rank 1 arrives at 24, the transfer ends at 54, then 3 + 5 + 1."""
     assert step_times_us(loop()) == pytest.approx([63.0, 63.0])

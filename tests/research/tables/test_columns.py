@@ -31,9 +31,6 @@ def test_a_product_by_hand() -> None:
     assert columns["flops"] == [48.0] and columns["moved_bytes"] == [2 * (8 + 12 + 6)]
 
 
-# What a pair of events reads.
-
-
 GAP = EventGap(call_us=20.0, issue_share=0.5)
 
 

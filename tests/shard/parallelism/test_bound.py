@@ -136,9 +136,6 @@ def test_a_short_step_is_that_of_its_graph() -> None:
     assert same.step_us == pytest.approx(step_us(build_graph_of(plan)))
 
 
-# Which candidates there are.
-
-
 def test_every_way_to_divide_two_devices_by_hand() -> None:
     """Four layers, four heads with two of keys, eight samples.
 

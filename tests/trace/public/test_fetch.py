@@ -120,9 +120,6 @@ def test_the_real_mirror_holds_what_the_catalog_promises(mirror: Path, tmp_path:
         assert fetch(entry, tmp_path, Origin(mirror)).stat().st_size == entry.size_bytes
 
 
-# --- downloading: retries, limits -------------------------------------------------------------------------------------
-
-
 CONTENT = bytes(range(256)) * 40  # 10,240 bytes
 
 

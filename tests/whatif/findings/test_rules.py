@@ -354,8 +354,6 @@ def test_equal_on_tables_or_one_rank_or_no_one_who_waits() -> None:
     assert find(step.observed(), (skewed_tables,)) == ()  # the other rank has more of other work
 
 
-# Branches in one stream: two chains of two kernels between a first and a last one; gains by hand.
-
 BANDWIDTH = roofs_of(DEVICE).bandwidth.sustained
 
 

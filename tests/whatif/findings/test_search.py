@@ -89,9 +89,6 @@ def test_a_step_without_anything_has_no_findings() -> None:
     assert find(step.observed()) == ()
 
 
-# Stretches of time as sets.
-
-
 def spans(*pairs: tuple[float, float]) -> np.ndarray:
     return np.array(pairs, dtype=float).reshape(-1, 2)
 

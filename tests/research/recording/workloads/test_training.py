@@ -164,9 +164,6 @@ def test_capacity_is_the_share_of_an_expert() -> None:
     assert Moe().capacity == 80 and Moe(top=2).capacity == 160 and Moe(batch=1, sequence=1).capacity == 1
 
 
-# The residual network.
-
-
 def test_bottlenecks_widen_fourfold() -> None:
     model = ResNet(Cnn(blocks=2, channels=8, layout=Layout.BOTTLENECK), 1)
     blocks = [block for block in model.blocks if isinstance(block, Bottleneck)]
