@@ -1,4 +1,4 @@
-"""The compiled passes of the schedule, each called once: numba keeps them in files for all processes."""
+"""The compiled passes over nodes and edges, each called once: numba keeps them in files for all processes."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ import numpy as np
 from toys import two_rank_graph
 
 from gnnperf import schedule as passes
-from gnnperf.graph import Isolated
+from gnnperf.graph import TYPICAL_ON_GPU, Isolated, profiler_us
 from gnnperf.hardware import Contention
 
 
@@ -20,4 +20,5 @@ def compile_passes() -> None:
         graph, latency_us, lag_us, Isolated(np.ones(graph.num_nodes, dtype=bool), contention)
     )
     passes.isolated_us(graph, contention)
+    profiler_us(graph, latency_us, lag_us, TYPICAL_ON_GPU)
     passes.common_subsequence(np.arange(2), np.arange(1, 3))

@@ -299,9 +299,10 @@ def _joined(run: RunTrace) -> ExecutionGraph:
 
 
 def _rank_graphs(events: list[RankEvents], windows: StepWindows) -> list[RankGraph]:
-    """Every rank by itself, in copies of the process; or together, where ranks show what others waited for.
+    """Every rank by itself, in copies of the process; all together, where some need what the others show.
 
-    These are ranks without device work, whose host collectives are waited for, and times between events.
+    Those are ranks without device work, whose host collectives are waited for, and ranks that request the time between
+    two events.
     """
     if all(e.is_device.any() and not (e.calls == CallClass.ELAPSED_TIME).any() for e in events):
         how = in_copies if sum(len(e.calls) for e in events) >= MANY_ROWS else in_turn
