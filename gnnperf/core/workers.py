@@ -12,14 +12,14 @@ from contextlib import ExitStack, contextmanager, suppress
 from contextvars import Context
 from functools import partial
 from multiprocessing.connection import Connection
-from typing import Any, BinaryIO, TypeVar, cast
+from typing import Any, BinaryIO, TypeVar
 
 from gnnperf.core.progress import each
 
 Result = TypeVar("Result")
 Mapped = Callable[[Callable[[Any], Any], Sequence[Any], str], list[Any]]  # (function, items, what) -> results in order
 MOST = 8  # processes
-MANY_ROWS = 300_000  # of a table: a copy of the process takes as long as one of fewer rows
+MANY_ROWS = 300_000  # of a table: work on fewer takes no longer than to copy the process
 ALIGNED_BYTES = 64  # where arrays begin
 
 
@@ -48,33 +48,30 @@ def in_copy(function: Callable[[], Result]) -> Iterator[Callable[[], Result]]:
     requested, so that errors are raised here.
     """
     context = multiprocessing.get_context("fork")
-    receiver, sender = context.Pipe(duplex=False)
-    arrays = _memory_file()
-    copy = context.Process(target=_send_result, args=(function, sender, arrays), daemon=True)
-    try:
-        copy.start()
-    except OSError:  # no more processes, or no memory for one
-        arrays.close()
-        yield function
-        return
-    finally:
+    with ExitStack() as opened:
+        try:
+            receiver, sender = map(opened.enter_context, context.Pipe(duplex=False))
+            arrays = opened.enter_context(open(os.memfd_create("arrays"), "w+b"))
+            copy = context.Process(target=_send_result, args=(function, sender, arrays), daemon=True)
+            copy.start()
+        except OSError:  # no more processes or files, or no memory for one
+            yield function
+            return
         sender.close()
 
-    def result() -> Result:
-        try:
-            text, spans = receiver.recv()
-            received: Result = _received(text, spans, arrays)
-        except (EOFError, OSError):  # before, or while it was sent
-            received = function()
-        return received
+        def result() -> Result:
+            try:
+                text, spans = receiver.recv()
+                received: Result = _received(text, spans, arrays)
+            except (EOFError, OSError):  # before, or while it was sent
+                received = function()
+            return received
 
-    try:
-        yield result
-    finally:
-        copy.kill()
-        copy.join()
-        receiver.close()
-        arrays.close()
+        try:
+            yield result
+        finally:
+            copy.kill()
+            copy.join()
 
 
 def in_copies(
@@ -87,14 +84,6 @@ def in_copies(
         others = [copies.enter_context(in_copy(part)) for part in parts]
         shares = [in_turn(function, items[::count], what, unit), *(result() for result in others)]
     return [shares[place % count][place // count] for place in range(len(items))]
-
-
-def _memory_file() -> BinaryIO:
-    if hasattr(os, "memfd_create"):
-        return open(os.memfd_create("arrays"), "w+b")
-    from tempfile import TemporaryFile  # not on Linux
-
-    return cast(BinaryIO, TemporaryFile())
 
 
 def _send_result(function: Callable[[], Any], sender: Connection, arrays: BinaryIO) -> None:

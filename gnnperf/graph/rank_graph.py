@@ -51,7 +51,7 @@ def rank_graph(
 
     `rank_index` is its place among the traced ranks. `elapsed` is [2, n] (work, call event) of `waits.elapsed_waits`.
     """
-    if len(draft.pieces) >= MANY_ROWS:  # to return memory takes as long for fewer
+    if len(draft.pieces) >= MANY_ROWS:  # it takes 20 ms among many ranks, also for a short one
         return_freed_memory()
     events, works = draft.events, draft.works
     elapsed = np.zeros((2, 0), dtype=np.int64) if elapsed is None else elapsed

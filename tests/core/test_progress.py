@@ -214,9 +214,11 @@ def test_what_a_copy_cannot_compute_is_computed_here(monkeypatch: pytest.MonkeyP
         assert len(half_sent()) == 10**7
     with in_copy(lambda: lambda: 5) as unsent:  # a function of no module
         assert unsent()() == 5
-    monkeypatch.setattr(os, "fork", Mock(side_effect=BlockingIOError))
-    with in_copy(lambda: 5) as uncopied:
-        assert uncopied() == 5
+    for call in ("fork", "memfd_create"):
+        monkeypatch.setattr(os, call, Mock(side_effect=BlockingIOError))
+        with in_copy(lambda: 5) as uncopied:
+            assert uncopied() == 5
+        monkeypatch.undo()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux only")

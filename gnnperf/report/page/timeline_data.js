@@ -28,11 +28,11 @@ function summed(gaps) {
 
 // {lanes, words, slices: {start, length, node, name}, nodes: {...}, and numbers}; times of slices are ticks.
 async function timelineData() {
-  const told = JSON.parse(document.getElementById("timeline-data").textContent);
-  const packed = new Uint8Array(await unpacked(told.packed));
-  const data = { ...told, packed: null, slices: {}, nodes: {} };
+  const given = JSON.parse(document.getElementById("timeline-data").textContent);
+  const packed = new Uint8Array(await unpacked(given.packed));
+  const data = { ...given, packed: null, slices: {}, nodes: {} };
   let at = 0;
-  for (const { of, name, type, length, gaps } of told.columns) {
+  for (const { of, name, type, length, gaps } of given.columns) {
     const values = column(packed.subarray(at), type, length);
     data[of][name] = gaps ? summed(values) : values;
     at += values.byteLength;
