@@ -100,6 +100,7 @@ def _send_result(function: Callable[[], Any], sender: Connection, arrays: Binary
                 arrays.write(content)
                 spans.append((begin, begin + content.nbytes))
         arrays.flush()
+        arrays.truncate(spans[-1][1] if spans else 0)  # a last array without bytes begins behind what was written
         sender.send((text, spans))
 
 
