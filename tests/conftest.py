@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from gnnperf.core import use_python_strings
 from tests.command import Command
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ os.environ.setdefault("MKL_NUM_THREADS", "1")
 settings.register_profile("gnnperf", deadline=None, derandomize=bool(os.environ.get("CI")), max_examples=20)
 settings.register_profile("thorough", deadline=None, max_examples=500)  # pytest --hypothesis-profile=thorough
 settings.load_profile("gnnperf")
+use_python_strings()  # as commands do: tests call them in this process
 gc.disable()  # until all tests are collected: importing and collecting leave no garbage
 
 

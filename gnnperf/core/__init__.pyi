@@ -7,6 +7,7 @@ from .commands import collect_rarely as collect_rarely
 from .commands import print_result as print_result
 from .commands import return_freed_memory as return_freed_memory
 from .commands import reuse_memory as reuse_memory
+from .commands import use_python_strings as use_python_strings
 from .documents import content_security_policy as content_security_policy
 from .documents import csv_text as csv_text
 from .documents import html_page as html_page

@@ -39,10 +39,11 @@ def add_parsers(subparsers: Subparsers) -> None:
 
 
 def _import(args: argparse.Namespace) -> None:
-    from gnnperf.core import replacing_folder, reuse_memory
+    from gnnperf.core import replacing_folder, reuse_memory, use_python_strings
 
     reuse_memory()
     files.hash_ahead(args.path)
+    use_python_strings()
     from gnnperf.graph import storage as graph_storage
     from gnnperf.trace import read_run, selection, windowed
     from gnnperf.trace import storage as trace_storage

@@ -60,7 +60,7 @@ def load_host(name: str | Path) -> HostSpec:
 def default_cluster(device: DeviceSpec) -> ClusterSpec:
     """The shipped cluster that lists `device` under `default_for`, else "single" or "loopback_cpu", with `device`."""
     other = "loopback_cpu" if device.kind == "cpu" else "single"
-    return load_cluster(_default_name(device.name) or other, device)
+    return replace(_shipped_cluster(_default_name(device.name) or other), device=device)
 
 
 def match_device(trace_name: str) -> DeviceSpec | None:
@@ -85,6 +85,11 @@ def _default_name(device: str) -> str | None:
         if isinstance(listed, list) and device in listed:
             return name
     return None
+
+
+@cache
+def _shipped_cluster(name: str) -> ClusterSpec:
+    return load_cluster(name)
 
 
 @cache

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gnnperf.core import InputError, Subparsers, add_command, reuse_memory, to_json, write_out
+from gnnperf.core import InputError, Subparsers, add_command, reuse_memory, to_json, use_python_strings, write_out
 
 if TYPE_CHECKING:
     from gnnperf.predict.training import Trained
@@ -57,6 +57,7 @@ def add_parsers(subparsers: Subparsers) -> None:
 
 def _train(args: argparse.Namespace) -> None:
     reuse_memory()
+    use_python_strings()
     from gnnperf.gnn import as_built, wide_console
     from gnnperf.predict import EntryConfig, composed, train
 

@@ -182,7 +182,8 @@ def train(config: EntryConfig, onto: "Console", evaluations: Sequence[Evaluation
 
         tables = gnn.evaluate(model, data, config.evaluate_on, mapped)
         gnn.write_comparison(tables, out / "errors.csv")
-        gnn.log_outputs(log, model, data.steps["val"], tables, out / "checkpoint.pt", checkpoint.sha256)
+        gnn.log_outputs(log, model, data.steps["val"], tables, out / "checkpoint.pt", checkpoint.sha256,
+                        mapped)  # fmt: skip
         for part, table in tables.items():
             gnn.print_comparison(part, table, onto)
         for evaluation in evaluations:

@@ -15,6 +15,7 @@ from gnnperf.core import (
     reuse_memory,
     say,
     to_json,
+    use_python_strings,
     write_out,
 )
 
@@ -141,6 +142,7 @@ def _predict(args: argparse.Namespace) -> None:
 def _request(args: argparse.Namespace) -> "Request":
     reuse_memory()
     files.hash_ahead([Path(args.trace)] if args.trace is not None else [])
+    use_python_strings()
     from gnnperf.predict import Request, composed
 
     return composed("predict", Request, *_overrides(args), **_given(args))

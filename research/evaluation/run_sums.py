@@ -83,8 +83,8 @@ def _of_nodes(records: Sequence[EvaluationRecord], weights: Callable[[pd.DataFra
 def _sums(table: pd.DataFrame, runs: np.ndarray, weight: np.ndarray) -> RunSums:
     predicted, measured = (table[name].to_numpy(np.float64) for name in ("predicted_us", "measured_us"))
     logs = np.log(np.maximum(absolute_percentage_error(predicted, measured), APE_FLOOR))  # [n]
-    names, run = np.unique(runs.astype(str), return_inverse=True)  # [num_runs], [n]
-    return RunSums(tuple(names.tolist()), np.bincount(run, weight * logs)[None], np.bincount(run, weight)[None])
+    run, names = pd.factorize(runs, sort=True)  # [n], [num_runs]
+    return RunSums(tuple(map(str, names)), np.bincount(run, weight * logs)[None], np.bincount(run, weight)[None])
 
 
 def _stacked(seeds: Sequence[RunSums]) -> RunSums:

@@ -107,7 +107,8 @@ def _add(digest: "hashlib._Hash", value: object) -> None:
             digest.update(f"{value.dtype}{value.shape}".encode() + value.tobytes())
         case pd.Series():
             digest.update(("category" if isinstance(value.dtype, pd.CategoricalDtype) else str(value.dtype)).encode())
-            digest.update(pd.util.hash_pandas_object(value, index=False).to_numpy().tobytes())
+            is_extension = isinstance(value.dtype, pd.api.extensions.ExtensionDtype)
+            digest.update(pd.util.hash_array(value.array if is_extension else value.to_numpy()).tobytes())
         case pd.DataFrame() | Mapping():
             for item in value.items():
                 _add(digest, item)

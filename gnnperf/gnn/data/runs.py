@@ -75,7 +75,8 @@ def node_kinds(nodes: pd.DataFrame) -> np.ndarray:
     """[num_nodes] node type, for hosts and parts of collectives with their segment: host T1, comm exit, compute."""
     (kind, kinds), (segment, segments) = (pd.factorize(nodes[name]) for name in ("node_type", "segment"))
     split = (NodeType.HOST, NodeType.COMM)
-    texts = [[f"{one} {part}" if one in split else one for part in [*segments, ""]] for one in [*kinds, ""]]
+    texts = [[f"{one} {part}" if one in split else one for part in (*np.asarray(segments), "")]
+             for one in (*np.asarray(kinds), "")]  # fmt: skip
     result: np.ndarray = np.array(texts, dtype=object)[kind, segment]
     return result
 

@@ -71,7 +71,7 @@ def gmae_interval(predicted_us: np.ndarray, measured_us: np.ndarray, runs: np.nd
     Arrays are [num_nodes]; latencies that are NaN do not count, measured ones of 0 neither.
     """
     use = is_measured(measured_us) & np.isfinite(predicted_us)  # [num_nodes]
-    names, run = np.unique(runs[use], return_inverse=True)  # [num_runs], [num used]
+    run, names = pd.factorize(runs[use], sort=True)  # [num used], [num_runs]
     if len(names) < 2:
         return float("nan"), float("nan")
     logs = np.log(np.maximum(absolute_percentage_error(predicted_us[use], measured_us[use]), APE_FLOOR))

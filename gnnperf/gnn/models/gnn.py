@@ -39,8 +39,8 @@ class WorkEncoder(nn.Module):
             codes = codes.masked_fill(torch.rand(codes.shape, device=codes.device) < self.op_dropout, UNKNOWN)
         state = self.linear(x)  # [n, hidden_channels]
         for field, embedding in enumerate(self.embeddings):
-            state = state + embedding(codes[:, field])
-        return self.mix(torch.relu(state))
+            state += embedding(codes[:, field])
+        return self.mix(state.relu_())
 
 
 @dataclass(frozen=True)

@@ -121,5 +121,5 @@ class MessagePassing(nn.Module):
         mixed = self.own(normed)  # [num_nodes, hidden_channels]
         if messages.slots_of:
             sent = [self.relations[relation](mean) for relation, mean in messages.means(normed).items()]  # [n, ..] each
-            mixed = mixed.index_add(0, messages.receivers, torch.cat(sent))
-        return state + self.dropout(self.out(torch.relu(mixed)))
+            mixed.index_add_(0, messages.receivers, torch.cat(sent))
+        return self.dropout(self.out(mixed.relu_())).add_(state)

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -132,12 +133,18 @@ def fit(config: TrainConfig, data: PreparedData, model: TypedGNN, log: Log | Non
 
 @contextmanager
 def deterministic_again() -> Iterator[None]:
-    """Lightning makes the whole process deterministic, so that torch fills every `empty` tensor: undo it afterwards."""
-    before = torch.are_deterministic_algorithms_enabled()
+    """Lightning makes the whole process deterministic: undo it afterwards.
+
+    Until then, torch fills no `empty` tensor, which takes a twentieth of a training: all are written before use.
+    """
+    settings: Any = torch.utils.deterministic
+    before, filled_before = torch.are_deterministic_algorithms_enabled(), settings.fill_uninitialized_memory
+    settings.fill_uninitialized_memory = False
     try:
         yield
     finally:
         torch.use_deterministic_algorithms(before)
+        settings.fill_uninitialized_memory = filled_before
 
 
 def _trainer(config: TrainConfig, best: ModelCheckpoint, curves: Logger, ours: Processes) -> lightning.Trainer:
@@ -200,9 +207,10 @@ def keep_what_helps(network: TypedGNN, data: PreparedData, mapped: Mapped = in_t
 
     Node type -> shares, where not all corrections are kept; 0 leaves the base.
     """
+    steps = sampled(data.steps["val"])
     judged = [
-        Judged(step, residuals_of(network, step), texts_of(step.nodes["node_type"]), run_of(step.run))
-        for step in sampled(data.steps["val"])
+        Judged(step, residuals, texts_of(step.nodes["node_type"]), run_of(step.run))
+        for step, residuals in zip(steps, mapped(partial(residuals_of, network), steps, "judging, val"), strict=True)
     ]
     usual = usual_shares(judged)
     scheduled = scheduled_shares(judged, usual, HALF if data.speed_factors is None else 0.0, mapped)

@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import plotly.express
 from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
 from plotly.graph_objects import Figure
 
-from gnnperf.core import InputError, csv_text, plotly_page, to_json, write_bytes, write_text
+from gnnperf.core import InputError, Mapped, csv_text, in_turn, plotly_page, to_json, write_bytes, write_text
 from gnnperf.gnn.data.prepare import Step
 from gnnperf.gnn.evaluation.metrics import is_measured, summarize
 from gnnperf.gnn.models.gnn import TypedGNN
@@ -171,12 +172,13 @@ GROUPS = (("family", "node_type"), ("op_name", "node_type"), ("run",))  # of tab
 MAX_WORST = 100  # of a table of the worst nodes
 
 
-def node_outputs(network: TypedGNN, steps: Sequence[Step]) -> pd.DataFrame:
+def node_outputs(network: TypedGNN, steps: Sequence[Step], mapped: Mapped = in_turn) -> pd.DataFrame:
     """One row per node with a measured latency and a prediction.
 
     Columns: run, node_id, those of DESCRIBED, measured_us, predicted_us, base_us (what the network corrects).
     """
-    nodes = pd.concat([_of_step(network, step) for step in steps], ignore_index=True)
+    tables: list[pd.DataFrame] = mapped(partial(_of_step, network), steps, "describing nodes")
+    nodes = pd.concat(tables, ignore_index=True)
     use = is_measured(nodes["measured_us"].to_numpy()) & (nodes["predicted_us"].to_numpy() > 0)
     return nodes[use].reset_index(drop=True)
 
@@ -257,7 +259,7 @@ def family_bars(errors: pd.DataFrame, title: str) -> Figure:
 
 def log_outputs(
     log: Log, network: TypedGNN, val: Sequence[Step], comparison: Mapping[str, pd.DataFrame], checkpoint: Path,
-    sha256: str,
+    sha256: str, mapped: Mapped = in_turn,
 ) -> None:  # fmt: skip
     """Log what the network predicts on the validation runs, how it compares, and the file that holds it.
 
@@ -265,7 +267,7 @@ def log_outputs(
 
     `val` are steps of the validation runs; `comparison`: part -> every prediction's errors (evaluate).
     """
-    nodes = node_outputs(network, val)
+    nodes = node_outputs(network, val, mapped)
     sample = sampled(nodes)
     tables = {keys[0]: errors_by(nodes, *keys) for keys in GROUPS}
     for name, table in tables.items():

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar
 
-from gnnperf.core import InputError, collect_rarely, complain, lasting_streams, reuse_memory
+from gnnperf.core import InputError, collect_rarely, complain, lasting_streams, reuse_memory, use_python_strings
 from gnnperf.predict.composition.command_line import OwnFiles
 from gnnperf.predict.composition.plain import plain_config
 
@@ -47,6 +47,11 @@ def entry_point(
                 if code := streams.exit_code("error"):
                     raise SystemExit(code)
 
+        @functools.wraps(task)
+        def work(config: ConfigT) -> Any:
+            use_python_strings()
+            return task(config)
+
         def run(given: list[str]) -> None:
             own = OwnFiles()
             with one_message():
@@ -55,11 +60,11 @@ def entry_point(
             with one_message(kind):
                 config = plain_config(name, kind, words)
                 if config is not None:
-                    task(config)
+                    work(config)
                     return
                 from gnnperf.predict.composition.with_hydra import run_with_hydra
 
-                run_with_hydra(name, kind, flags, task, given, own, words)
+                run_with_hydra(name, kind, flags, work, given, own, words)
 
         return main
 

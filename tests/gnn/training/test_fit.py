@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -95,9 +96,13 @@ def test_graphs_that_do_not_fit_train_in_segments(tmp_path: Path, data: Prepared
 def test_curves_as_csv_no_noise_and_torch_as_it_was(
     tmp_path: Path, data: PreparedData, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = torch.are_deterministic_algorithms_enabled()
+    def settings() -> tuple[bool, bool]:
+        rules: Any = torch.utils.deterministic
+        return torch.are_deterministic_algorithms_enabled(), rules.fill_uninitialized_memory
+
+    before = settings()
     trained(config(tmp_path, epochs=1), data)
-    assert torch.are_deterministic_algorithms_enabled() is before
+    assert settings() == before
     curves = pd.read_csv(tmp_path / "curves" / "version_0" / "metrics.csv")
     assert {"train_loss", "val_loss", "val_log_error", "epoch"} <= set(curves.columns)
     captured = capsys.readouterr()
