@@ -54,7 +54,6 @@ from .profiler_cost import ProfilerCost as ProfilerCost
 from .profiler_cost import cost_of_card as cost_of_card
 from .profiler_cost import pooled_cost as pooled_cost
 from .profiler_cost import profiler_us as profiler_us
-from .profiler_cost import without_profiler as without_profiler
 from .steps import WINDOW as WINDOW
 from .storage import free_run as free_run
 from .storage import load_graph as load_graph

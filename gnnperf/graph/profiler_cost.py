@@ -7,7 +7,7 @@ comes out of the next node of its thread, or stays in.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 
 import numpy as np
 import pandas as pd
@@ -82,20 +82,6 @@ def cost_of_card(card: Mapping[str, object]) -> "ProfilerCost | None":
         raise InputError("is not a profiler's cost", where="run.json, ranks, profiler_cost",
                          allowed=", ".join(kinds)) from error  # fmt: skip
     return ProfilerCost(**means, provenance="measured on the recording machine after the recording (run.json)")
-
-
-def without_profiler(graph: ExecutionGraph, cost: "ProfilerCost") -> ExecutionGraph:
-    """Take the profiler's own cost out of host latencies, of ops on a CPU device, and of the start of host collectives.
-
-    Measured starts and step labels are still those of the recording: schedule the graph to get others.
-    """
-    latency_us, lag_us = graph.nodes["latency_us"].to_numpy(), graph.edges["lag_us"].to_numpy()
-    taken_us, lag_taken_us = profiler_us(graph, latency_us, lag_us, cost)
-    return replace(
-        graph,
-        nodes=graph.nodes.assign(latency_us=latency_us - taken_us),
-        edges=graph.edges.assign(lag_us=lag_us - lag_taken_us),
-    )
 
 
 def profiler_us(

@@ -81,7 +81,6 @@ class Measured:
 
     method: str  # how; decides what was counted
     peak_bytes: int  # the most of a step
-    held_between_steps_bytes: int | None = None  # of it what stays; None: the method does not count it
 
     def counted_bytes(self, peak: PeakMemory) -> int:
         """Of a prediction, what this method counts: on a CPU what is requested and Python knows; CUDA counts all."""
@@ -99,8 +98,7 @@ def measured_peaks(card: Mapping[str, object] | None) -> dict[int, Measured]:
     for entry in ranks if isinstance(ranks, list) else ():
         facts = entry.get("peak_memory") if isinstance(entry, dict) else None
         if isinstance(facts, dict) and isinstance(facts.get("peak_bytes"), int) and facts["peak_bytes"] > 0:
-            held = facts.get("held_between_steps_bytes")
             method = facts.get("method")
             if isinstance(entry.get("rank"), int) and method in _METHODS:
-                result[entry["rank"]] = Measured(method, facts["peak_bytes"], held if isinstance(held, int) else None)
+                result[entry["rank"]] = Measured(method, facts["peak_bytes"])
     return result

@@ -1,12 +1,13 @@
 """From a recording to its graph: as recorded, or without what the profiler itself adds."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from gnnperf.gnn.data.recordings import CARD, Recording, read_json
-from gnnperf.graph import ExecutionGraph, ProfilerCost, cost_of_card, load_graph, without_profiler
+from gnnperf.graph import ExecutionGraph, ProfilerCost, cost_of_card, load_graph, profiler_us
 
 Load = Callable[[Recording], ExecutionGraph]
 
@@ -37,6 +38,20 @@ def without_profiler_cost(load: Load, costs: Mapping[str, ProfilerCost]) -> Load
         return graph if cost is None else without_profiler(graph, cost)
 
     return corrected
+
+
+def without_profiler(graph: ExecutionGraph, cost: ProfilerCost) -> ExecutionGraph:
+    """Take the profiler's own cost out of host latencies, of ops on a CPU device, and of the start of host collectives.
+
+    Measured starts and step labels are still those of the recording: schedule the graph to get others.
+    """
+    latency_us, lag_us = graph.nodes["latency_us"].to_numpy(), graph.edges["lag_us"].to_numpy()
+    taken_us, lag_taken_us = profiler_us(graph, latency_us, lag_us, cost)
+    return replace(
+        graph,
+        nodes=graph.nodes.assign(latency_us=latency_us - taken_us),
+        edges=graph.edges.assign(lag_us=lag_us - lag_taken_us),
+    )
 
 
 def median_cost(costs: Sequence[ProfilerCost]) -> ProfilerCost:

@@ -13,6 +13,7 @@ constants of gemms and streams that ship. To judge the model, fit them again wit
 
 import sys
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -40,13 +41,19 @@ FACTORS = 4
 START = model.ConvolutionConstants(
     fused_factor=1.0, weight_factor=4.0, unfused_factor=1.0, transform_factor=1.0, call_us=50.0, growth_us=0.1
 )
+NUMBERS = tuple(f.name for f in fields(model.ConvolutionConstants) if f.name != "provenance")
 SIZES = ("batch", "in_channels", "out_channels", "in_size", "kernel", "stride", "padding")
+
+
+def result_edge(edge: np.ndarray, window: np.ndarray, stride: np.ndarray, padding: np.ndarray) -> np.ndarray:
+    """P or Q [calls] = floor((H + 2 padding - R) / stride) + 1 (torch.nn.Conv2d)."""
+    return np.floor((edge + 2 * padding - window) / stride) + 1
 
 
 def calls_of(rows: pd.DataFrame) -> model.Convolutions:
     """Rows of a table: square images and windows, one group."""
     n, c, k, size, window, stride, padding = (rows[name].to_numpy(float) for name in SIZES)
-    out = model.result_edge(size, window, stride, padding)
+    out = result_edge(size, window, stride, padding)
     return model.Convolutions(n, c, k, size, size, window, window, out, out, stride, np.ones(len(rows)))
 
 
@@ -81,7 +88,7 @@ def fit_convolution_constants(
 
 def built(factors: np.ndarray, host: np.ndarray, provenance: str) -> model.ConvolutionConstants:
     """Constants of four factors and of a host [2]: call_us, growth_us."""
-    numbers = dict(zip(model.NUMBERS, [*factors.tolist(), *host.tolist()], strict=True))
+    numbers = dict(zip(NUMBERS, [*factors.tolist(), *host.tolist()], strict=True))
     return model.ConvolutionConstants(**numbers, provenance=provenance)
 
 

@@ -17,12 +17,13 @@ import numpy as np
 
 from gnnperf.analytic import AnalyticConstants, fit_lags, load_constants, on_reference_host
 from gnnperf.analytic.predictor import CALL, KERNEL, launched_kernels
-from gnnperf.graph import TYPICAL_ON_GPU, ExecutionGraph, ProfilerCost, build_graph, load_graph, without_profiler
+from gnnperf.graph import TYPICAL_ON_GPU, ExecutionGraph, ProfilerCost, build_graph, load_graph
 from gnnperf.hardware import conf_dir, default_cluster
 from gnnperf.predict.target import traced_device
 from gnnperf.trace import read_card, read_run
 from gnnperf.trace.public.catalog import load_catalog
 from research.benchmarks._public_runs import mirror
+from research.evaluation.loading import without_profiler
 from research.fitting.files import save_constants
 from research.fitting.host_runs import fit_host_runs, host_run
 from research.fitting.logs import fit_logs, softened

@@ -10,6 +10,7 @@ from gnnperf.analytic.convolution import model
 from gnnperf.analytic.convolution.calls import convolutions_us, has_pixels_as_rows, has_torchs_kernel
 from gnnperf.analytic.convolution.kernels import depthwise_us, matrix_units_us
 from gnnperf.analytic.gemm.model import SPLITS, WHOLE, Products, Splits
+from research.fitting.convolution import result_edge
 from tests.analytic.kernels.calls import call
 
 FORWARD, GRAD_INPUT, GRAD_WEIGHT = model.ConvolutionPass
@@ -17,7 +18,7 @@ FORWARD, GRAD_INPUT, GRAD_WEIGHT = model.ConvolutionPass
 
 def convolution(images: float = 2, channels: float = 4, out: float = 8, size: float = 10, window: float = 3,
                 stride: float = 1, padding: float = 1, groups: float = 1) -> model.Convolutions:  # fmt: skip
-    edge = float(model.result_edge(*(np.array([float(v)]) for v in (size, window, stride, padding)))[0])
+    edge = float(result_edge(*(np.array([float(v)]) for v in (size, window, stride, padding)))[0])
     sizes = (images, channels, out, size, size, window, window, edge, edge, stride, groups)
     return model.Convolutions(*(np.array([float(v)]) for v in sizes))
 

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from toys import make_graph
 
 from gnnperf.core.errors import InputError
-from gnnperf.graph import ProfilerCost, cost_of_card, without_profiler
+from gnnperf.graph import ProfilerCost, cost_of_card
 from gnnperf.graph.execution_graph import STEP_END, ExecutionGraph, StepLabel
 from gnnperf.graph.profiler_cost import node_cost_us
 from research.evaluation.interventions import step_times_us
-from research.evaluation.loading import median_cost
+from research.evaluation.loading import median_cost, without_profiler
 
 COST = ProfilerCost(op_us=2.0, range_us=3.0, call_us=1.0, step_us=40.0)
 FOLLOWS = [(0, 1, "follows"), (1, 2, "follows")]

@@ -22,7 +22,7 @@ F(3 x 3, 4 x 4) (section 3), summed over tiles, and unfused: cuDNN has no fused 
 not give are fitted (`ConvolutionConstants`).
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 
@@ -58,11 +58,6 @@ class Convolutions:
     out_width: np.ndarray  # Q
     stride: np.ndarray  # of both edges
     groups: np.ndarray  # G
-
-
-def result_edge(edge: np.ndarray, window: np.ndarray, stride: np.ndarray, padding: np.ndarray) -> np.ndarray:
-    """P or Q [calls] = floor((H + 2 padding - R) / stride) + 1 (torch.nn.Conv2d)."""
-    return np.floor((edge + 2 * padding - window) / stride) + 1
 
 
 def as_products(calls: Convolutions, which: ConvolutionPass, item_bytes: float) -> Products:
@@ -102,9 +97,6 @@ class ConvolutionConstants:
     call_us: AboveZero
     growth_us: AboveZero  # by which every size that was called before lengthens it
     provenance: str = ""  # where the numbers come from
-
-
-NUMBERS = tuple(f.name for f in fields(ConvolutionConstants) if f.name != "provenance")
 
 
 @cache

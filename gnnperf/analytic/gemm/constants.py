@@ -1,7 +1,7 @@
 """Constants of the GEMM model: what they mean, their YAML form with version and provenance, the values that ship."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache
 from math import inf
 from pathlib import Path
@@ -137,11 +137,8 @@ def members_for(members: Members, *kernels: str) -> Members:
 
 
 def typical(members: Members, number: str) -> float:
-    """Geometric mean over members of one of their NUMBERS, as their predictions are averaged."""
+    """Geometric mean over members of one of their numbers, as their predictions are averaged."""
     return float(np.exp(np.mean([np.log(getattr(member, number)) for member in members])))
-
-
-NUMBERS = tuple(f.name for f in fields(GemmConstants) if f.name not in ("tiles", "kernels", "quantize"))
 
 
 @cache

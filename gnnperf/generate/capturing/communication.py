@@ -34,7 +34,6 @@ def mark(text: str) -> None:
 class Issued:
     """One rank's part in a collective, as it was called."""
 
-    number: int  # of all that this rank issued
     op: str  # name of the dispatcher's op, c10d::allreduce_
     group: tuple[int, ...]  # ranks of the process group
     peer: int | None  # of a send or receive: rank of the group at the other end; None of collectives
@@ -176,7 +175,7 @@ class Communication(TorchDispatchMode):
         peer, tag = (int(args[place]), int(args[place + 1])) if place else (None, 0)
         second = name.endswith(_OUTPUT_FIRST) and next(_tensors(args[1]), None) is not None
         sent = list(_tensors(args[1] if second else args[0]))
-        self.issued.append(Issued(number, name, tuple(group), peer, tag, tuple(tuple(t.shape) for t in sent),
+        self.issued.append(Issued(name, tuple(group), peer, tag, tuple(tuple(t.shape) for t in sent),
                                   tuple(_TYPE_NAMES.get(t.dtype, str(t.dtype)) for t in sent)))  # fmt: skip
         mark(f"{ISSUE}{number}")  # it is issued now
         finish = None

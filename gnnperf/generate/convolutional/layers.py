@@ -147,7 +147,6 @@ class Convolution:
 class Norm:
     """Batch norm: statistics over N and both axes; its parameters and statistics are float32 in any case."""
 
-    training: Training
     name: str
     x: Named
 

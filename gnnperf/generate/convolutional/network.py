@@ -163,7 +163,7 @@ def _stem(plan: ConvolutionalPlan, images: parts.Named) -> Iterator[Layer]:
     network, training = plan.network, plan.training
     conv = parts.Convolution(training, "stem", images, network.stem_channels, network.stem_kernel, network.stem_stride,
                        has_input_gradient=False)  # fmt: skip
-    norm = parts.Norm(training, "stem.norm", conv.y)
+    norm = parts.Norm("stem.norm", conv.y)
     relu = parts.Activation("stem.relu", norm.y, network.inplace)
     yield from (conv, norm, relu)
     if network.stem_pool:
@@ -192,12 +192,12 @@ def _block(plan: ConvolutionalPlan, name: str, x: parts.Named, width: int, strid
             main.append(parts.Activation(f"{name}.relu{place}", main[-1].y, network.inplace))
         before = main[-1].y if main else x
         conv = parts.Convolution(plan.training, f"{name}.conv{place}", before, channels, kernel, step)
-        main += [conv, parts.Norm(plan.training, f"{name}.norm{place}", conv.y)]
+        main += [conv, parts.Norm(f"{name}.norm{place}", conv.y)]
     same = stride == 1 and x.tensor.shape[1] == out
     shortcut: tuple[Layer, ...] = ()
     if not same:
         conv = parts.Convolution(plan.training, f"{name}.shortcut", x, out, 1, stride, bias=not network.shortcut_norm)
-        norm = parts.Norm(plan.training, f"{name}.shortcut.norm", conv.y)
+        norm = parts.Norm(f"{name}.shortcut.norm", conv.y)
         shortcut = (conv, norm) if network.shortcut_norm else (conv,)
     ends = shortcut[-1].y if shortcut else x
     total = parts.Sum(f"{name}.sum", main[-1].y, ends, network.inplace)

@@ -196,7 +196,6 @@ class Judged:
     """The step of one candidate."""
 
     step_us: float  # its makespan, or without a flush its period
-    layer_passes: int  # layers x micro-batches of the graphs that were built: what the judge costs
     extended: bool  # whether its last micro-batches were added by their period
 
 
@@ -205,10 +204,10 @@ def judged(plan: TransformerPlan, cluster: ClusterSpec) -> Judged:
     counts = _counts(plan)
     steps = [step_us(with_micro_batches(plan, n), cluster) for n in counts]
     if len(steps) == 1:
-        return Judged(steps[0], layer_passes(plan), False)
+        return Judged(steps[0], False)
     (few, _), (short, long) = counts, steps
     more_us = (plan.num_micro_batches - 2 * few) * (long - short) / few
-    return Judged(long + more_us, layer_passes(plan), True)
+    return Judged(long + more_us, True)
 
 
 def layer_passes(plan: TransformerPlan) -> int:

@@ -17,7 +17,7 @@ BOTH = (0, 1)
 def rank_run(rank: int, *names: str, peer: int | None = None, op: str = "c10d::allreduce_") -> RankRun:
     """One event after the other; collective 0 among them."""
     events = [event(name, 10 * i, 10 * i + 1) for i, name in enumerate(names)]
-    return RankRun(rank, (BOTH,), tuple(events), (), [Issued(0, op, BOTH, peer, 0, ((4,),), ("float",))])
+    return RankRun(rank, (BOTH,), tuple(events), (), [Issued(op, BOTH, peer, 0, ((4,),), ("float",))])
 
 
 def test_a_wait_lasts_until_the_last_has_come() -> None:
