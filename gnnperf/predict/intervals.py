@@ -14,7 +14,7 @@ from gnnperf.core import Mapped, NodeType, Source, in_turn
 from gnnperf.graph import Prediction
 from gnnperf.hardware import ClusterSpec
 from gnnperf.predict.assembly import Question, assemble, time_us
-from gnnperf.predict.ratios import REPEAT, gpu_ratio_intervals, ratio_bounds, step_bounds, step_ratio_intervals
+from gnnperf.predict.ratios import FILE, REPEAT, STEP_FILE, ratio_bounds, step_bounds
 from gnnperf.predict.request import Mode
 from gnnperf.predict.step_prediction import StepPrediction
 
@@ -63,7 +63,7 @@ def with_trace_interval(estimate: StepPrediction) -> StepPrediction:
     if estimate.is_lower_bound:
         return _without(estimate, LOWER_BOUND)
     bounds_us = step_bounds((REPEAT,), estimate.step_time_us)
-    return replace(estimate, step_time_interval_us=bounds_us, interval_level=step_ratio_intervals().level)
+    return replace(estimate, step_time_interval_us=bounds_us, interval_level=gnn.shipped_intervals(STEP_FILE).level)
 
 
 def with_ratio_interval(
@@ -78,7 +78,7 @@ def with_ratio_interval(
     ends = [replace(moved, latency_us=moved.latency_us * factor, isolated=None, mean_latency_us=None)
             for factor in factors]  # fmt: skip
     low_us, high_us = (time_us(end, question) for end in ends)
-    step_us, repeat = estimate.step_time_us, step_ratio_intervals().log_bounds[REPEAT]
+    step_us, repeat = estimate.step_time_us, gnn.shipped_intervals(STEP_FILE).log_bounds[REPEAT]
     ends_us = min(low_us, step_us), max(high_us, step_us)
     down, up = (np.hypot(np.log(end_us / step_us), bound) if min(end_us, step_us) > 0 else 0.0
                 for end_us, bound in zip(ends_us, repeat, strict=True))  # fmt: skip
@@ -92,7 +92,7 @@ def with_ratio_interval(
         latency_high_us=np.where(known, moved.latency_us * factors[1], moved.latency_high_us),
     )
     return replace(estimate, prediction=bounded, ratio_interval=interval, step_time_interval_us=bounds_us,
-                   interval_level=gpu_ratio_intervals().level)  # fmt: skip
+                   interval_level=gnn.shipped_intervals(FILE).level)  # fmt: skip
 
 
 def path_table(estimate: StepPrediction) -> pd.DataFrame:
@@ -163,7 +163,7 @@ def with_unseen_device_bounds(
     requested = np.flatnonzero(kernels & np.isnan(prediction.latency_low_us) & np.isin(prediction.source, MODELS))
     if not has_forms(cluster.device) or not len(requested):
         return prediction
-    intervals = intervals or gnn.shipped_device_intervals()
+    intervals = intervals or gnn.shipped_intervals()
     nodes = prediction.graph.nodes.iloc[requested]
     family, dtype = (nodes[name].astype(object).to_numpy() for name in ("family", "dtype"))
     bounds = intervals.bounds_us(family, dtype, prediction.latency_us[requested])

@@ -17,42 +17,26 @@ ratios.
 """
 
 from collections.abc import Collection, Mapping
-from functools import cache
 
 import numpy as np
 
 from gnnperf.core import NodeType, Source
-from gnnperf.gnn import DeviceIntervals, group_names, load_device_intervals
+from gnnperf.gnn import group_names, shipped_intervals
 from gnnperf.graph import Prediction
-from gnnperf.hardware import ClusterSpec, DeviceSpec, conf_dir
+from gnnperf.hardware import ClusterSpec, DeviceSpec
 
+# Files of conf/analytic: errors of ratios of one call on two GPUs, the generation of the second left out; the same of
+# two GPUs with the same processors, sums of a program's calls on H100 and H200, for all such pairs; errors of steps of
+# the same run, and of the ratio that an edit makes.
 FILE, SIBLING_FILE, STEP_FILE = "gpu_ratio.yaml", "sibling_ratio.yaml", "step_ratio.yaml"
 UNMODELED, REPEAT, EDIT, HOST = "unmodeled", "repeat", "edit", "host"
 LINK, CLUSTER, WORLD_SIZE = "link", "cluster", "world_size"
 SHARE, LARGEST = 0.2, 0.4  # of log(measured / closed form); of op tables: `research.benchmarks.generations --ratios`
 
 
-@cache
-def gpu_ratio_intervals() -> DeviceIntervals:
-    """Errors of ratios of one call on two GPUs, the generation of the second left out."""
-    return load_device_intervals(conf_dir("analytic") / FILE)
-
-
-@cache
-def sibling_ratio_intervals() -> DeviceIntervals:
-    """The same of two GPUs with the same processors: sums of a program's calls on H100 and H200, for all such pairs."""
-    return load_device_intervals(conf_dir("analytic") / SIBLING_FILE)
-
-
-@cache
-def step_ratio_intervals() -> DeviceIntervals:
-    """Errors of steps of the same run, and of the ratio that an edit makes."""
-    return load_device_intervals(conf_dir("analytic") / STEP_FILE)
-
-
 def step_bounds(kinds: Collection[str], value: float) -> tuple[float, float]:
     """Lowest and highest step time or ratio; `kinds`: REPEAT, or those of the edits. 0 and infinity: not calibrated."""
-    known = step_ratio_intervals().log_bounds
+    known = shipped_intervals(STEP_FILE).log_bounds
     bounds = np.array([known.get(kind, (-np.inf, np.inf)) for kind in kinds])  # [num_kinds, 2]
     low, high = (float(np.linalg.norm(clipped)) for clipped in (bounds.clip(max=0.0)[:, 0], bounds.clip(0.0)[:, 1]))
     return value * float(np.exp(-low)), value * float(np.exp(high))
@@ -75,7 +59,7 @@ def ratio_bounds(prediction: Prediction, own: Prediction, traced: ClusterSpec, c
     nodes = prediction.graph.nodes
     ratio = np.divide(prediction.latency_us, own.latency_us, out=np.ones(len(nodes)), where=own.latency_us > 0)
     alike = siblings(traced.device, cluster.device)
-    log_bounds = (sibling_ratio_intervals() if alike else gpu_ratio_intervals()).log_bounds
+    log_bounds = shipped_intervals(SIBLING_FILE if alike else FILE).log_bounds
     low, high = np.zeros(len(nodes)), np.zeros(len(nodes))  # logarithms
     measured = np.isin(prediction.source, (Source.TRACE, Source.SCALED))
     kind = nodes["node_type"].astype(str).to_numpy()
@@ -92,7 +76,7 @@ def ratio_bounds(prediction: Prediction, own: Prediction, traced: ClusterSpec, c
     host = measured & (kind == str(NodeType.HOST))
     # Another GPU is in another machine, whose host is as fast as that of this one by name only.
     if traced.host is None or traced.host != cluster.host or traced.device != cluster.device:
-        low[host], high[host] = step_ratio_intervals().log_bounds[HOST]
+        low[host], high[host] = shipped_intervals(STEP_FILE).log_bounds[HOST]
     return np.exp(np.stack([low, high]))
 
 

@@ -8,8 +8,6 @@ Look-ups stay; work on every row (a dense gradient and its update) grows.
 
 from dataclasses import dataclass, replace
 
-import pandas as pd
-
 from gnnperf.core import NodeType, OpFamily, require
 from gnnperf.generate import Argument, Shape, each, parse, tensors
 from gnnperf.graph import DTYPE_BYTES, ExecutionGraph, TableCounts
@@ -29,20 +27,17 @@ def tables(graph: ExecutionGraph, rows: int | None) -> frozenset[Shape]:
 
     Raises InputError: there is none.
     """
-    result = {shapes[0] for shapes in map(tensors, _looked_up(graph.nodes)) if shapes}
+    nodes = graph.nodes
+    of_tables = (nodes["family"] == OpFamily.EMBEDDING) & nodes["input_dims"].notna()
+    calls = nodes.loc[of_tables, ["op_name", "input_dims"]].astype(str).drop_duplicates()
+    looked_up = [tensors(parse(dims)[0]) for name, dims in calls.itertuples(index=False) if op_of(name) in LOOKUPS]
+    result = {shapes[0] for shapes in looked_up if shapes}
     fitting = frozenset(shape for shape in result if len(shape) == 2 and rows in (None, shape[0]))
     if not fitting:
         known = ", ".join(sorted(str(shape[0]) for shape in result))
         raise refusal(graph, "no embedding table" + (f" of {rows} rows" if rows else ""),
                       known or "a program that looks up rows of tables, with shapes of inputs")  # fmt: skip
     return fitting
-
-
-def _looked_up(nodes: pd.DataFrame) -> list[Argument]:
-    """First argument of every distinct call that looks up rows."""
-    of_tables = (nodes["family"] == OpFamily.EMBEDDING) & nodes["input_dims"].notna()
-    calls = nodes.loc[of_tables, ["op_name", "input_dims"]].astype(str).drop_duplicates()
-    return [parse(dims)[0] for name, dims in calls.itertuples(index=False) if op_of(name) in LOOKUPS]
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from gnnperf.gnn import DeviceIntervals
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
 from gnnperf.hardware import load_cluster, load_device
 from gnnperf.predict import Request, api, composed, predict, ratios
-from gnnperf.predict.ratios import CLUSTER, EDIT, LINK, REPEAT, WORLD_SIZE, step_bounds, step_ratio_intervals
+from gnnperf.predict.ratios import CLUSTER, EDIT, LINK, REPEAT, WORLD_SIZE, step_bounds
 from gnnperf.predict.request import TraceEvidence, check
 from gnnperf.predict.step_prediction import LEAST_CALLS, TraceMeasurements, outlier_steps
 from gnnperf.predict.trace_evidence import SHORT, unmodeled_ratio
@@ -102,9 +102,9 @@ def test_a_class_holds_all_steps_and_ranks() -> None:
 
 def test_a_step_from_its_own_trace_has_the_interval_of_repeats(trace: Path) -> None:
     result = predict(Request(trace=trace))
-    low, high = np.exp(step_ratio_intervals().log_bounds[REPEAT])
+    low, high = np.exp(ratios.shipped_intervals(ratios.STEP_FILE).log_bounds[REPEAT])
     assert result.step_time_interval_us == pytest.approx((result.step_time_us * low, result.step_time_us * high))
-    assert result.interval_level == step_ratio_intervals().level
+    assert result.interval_level == ratios.shipped_intervals(ratios.STEP_FILE).level
     assert "% of steps within" in headline(result)
 
 
@@ -112,7 +112,7 @@ def test_an_edit_has_its_ratio_with_an_interval(trace: Path) -> None:
     result = predict(Request(trace=trace, whatif=[OpLatency("aten::mm", 2.0)]))
     assert result.whatif is not None and result.whatif.ratio_interval is not None
     ratio = result.whatif.step_time_us / result.step_time_us
-    low, high = np.exp(step_ratio_intervals().log_bounds[EDIT])
+    low, high = np.exp(ratios.shipped_intervals(ratios.STEP_FILE).log_bounds[EDIT])
     assert result.whatif.ratio_interval == pytest.approx((ratio * low, ratio * high))
     printed = _printed(result)
     assert f"ratio {ratio:.3f} (90 % interval" in printed and "measured, unedited: 185 us" in printed
@@ -147,7 +147,7 @@ def test_links_and_nodes_have_intervals_of_their_own_and_devices_a_reason(
 
 def test_errors_of_several_kinds_of_edits_add_up_in_squares(monkeypatch: pytest.MonkeyPatch) -> None:
     known = DeviceIntervals(0.9, {EDIT: (-0.3, 0.5), WORLD_SIZE: (-0.4, 1.2)}, ())
-    monkeypatch.setattr(ratios, "step_ratio_intervals", lambda: known)
+    monkeypatch.setattr(ratios, "shipped_intervals", lambda _: known)
     assert step_bounds((EDIT,), 2.0) == pytest.approx((2 * np.exp(-0.3), 2 * np.exp(0.5)))
     assert step_bounds((EDIT, WORLD_SIZE), 2.0) == pytest.approx((2 * np.exp(-0.5), 2 * np.exp(1.3)))
 
@@ -158,9 +158,9 @@ def test_the_ratio_of_a_kernel_has_the_bounds_of_its_family_and_wider_ones_witho
     before = own.predictors.on_traced_cluster(own.step)
     assert before is not None
     bounds = ratios.ratio_bounds(result.prediction, before, own.traced, own.target.cluster)
-    low, high = ratios.gpu_ratio_intervals().log_bounds["gemm"]
+    low, high = ratios.shipped_intervals(ratios.FILE).log_bounds["gemm"]
     dtype = str(result.prediction.graph.nodes["dtype"].iloc[GEMM_0])
-    low, high = ratios.gpu_ratio_intervals().log_bounds.get(f"gemm | {dtype}", (low, high))
+    low, high = ratios.shipped_intervals(ratios.FILE).log_bounds.get(f"gemm | {dtype}", (low, high))
     assert bounds[:, GEMM_0] == pytest.approx(np.exp([low, high]))
     source = result.prediction.source.copy()
     source[GEMM_1] = Source.SCALED
@@ -179,7 +179,7 @@ def test_a_gpu_with_the_same_processors_has_bounds_of_its_own(trace: Path) -> No
     slower = replace(before, latency_us=1.1 * before.latency_us)
     bounds = ratios.ratio_bounds(slower, before, own.traced, replace(own.traced, device=other))
     dtype = str(before.graph.nodes["dtype"].iloc[GEMM_0])
-    known = ratios.sibling_ratio_intervals().log_bounds
+    known = ratios.shipped_intervals(ratios.SIBLING_FILE).log_bounds
     assert bounds[:, GEMM_0] == pytest.approx(np.exp(known.get(f"gemm | {dtype}", known["gemm"])))
     assert bounds[1, GEMM_0] / bounds[0, GEMM_0] < 1.3  # generations differ by more than two
 

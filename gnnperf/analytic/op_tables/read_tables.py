@@ -241,8 +241,7 @@ def _dtypes(entry: Mapping[Any, Any], num_tensors: int, where: str) -> tuple[str
 
 
 def _measured(result: object, where: str) -> float | None:
-    if result is None:
-        return None
-    if isinstance(result, bool) or not isinstance(result, (int, float)) or not 0 < result < math.inf:
+    value = _number(result)
+    if result is not None and (value is None or value <= 0):
         raise InputError(f"latency_us is {result!r}", where=where, allowed="a number above 0, or nothing")
-    return float(result)
+    return value

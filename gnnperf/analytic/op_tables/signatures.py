@@ -82,9 +82,6 @@ def _recorded(row: OpRow) -> tuple[list[Any], list[str], list[str]]:
         shape, dtype = (tensors.pop(0) if tensors else ([], "")) if name == "*" else ([], "Scalar")
         dims.append(shape)
         types.append(dtype)
-        values.append(_text(given[name]) if name in given else "")
+        value = given.get(name, "")
+        values.append(str(list(value) if isinstance(value, tuple) else value))
     return dims, types, values
-
-
-def _text(value: object) -> str:
-    return str(list(value) if isinstance(value, tuple) else value)

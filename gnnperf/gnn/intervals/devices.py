@@ -59,9 +59,9 @@ def group_names(family: np.ndarray, dtype: np.ndarray) -> np.ndarray:
 
 
 @cache
-def shipped_device_intervals() -> DeviceIntervals:
-    """Those that ship."""
-    return load_device_intervals(conf_dir("analytic") / FILE)
+def shipped_intervals(name: str = FILE) -> DeviceIntervals:
+    """Those of a file that ships."""
+    return load_device_intervals(conf_dir("analytic") / name)
 
 
 def load_device_intervals(path: Path) -> DeviceIntervals:

@@ -179,11 +179,6 @@ def asset(name: str) -> str:
     return files("gnnperf.report.page").joinpath(name).read_text(encoding="utf-8")
 
 
-def style() -> str:
-    """The style sheet as an element."""
-    return f"<style>\n{asset(STYLE)}</style>"
-
-
 def page(title: str, *content: str) -> str:
     """A whole page without scripts, in the style of report.html."""
     body = "\n".join(content)

@@ -188,7 +188,7 @@ def html_report(estimate: StepPrediction, nodes: pd.DataFrame, slices: pd.DataFr
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
         markup.policy(),
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{escape(text.headline(estimate))}</title>\n{markup.style()}\n</head>\n<body>",
+        f"<title>{escape(text.headline(estimate))}</title>\n<style>\n{markup.asset(markup.STYLE)}</style>\n</head>\n<body>",
         '<a class="skip" href="#main">Skip to the prediction</a>',
         f'<header><p class="note">{escape(text.target(estimate))}</p>',
         '<button id="theme" type="button" hidden></button></header>',

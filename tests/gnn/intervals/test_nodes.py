@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gnnperf.core.errors import InputError
 from gnnperf.gnn.intervals import nodes
-from gnnperf.gnn.intervals.devices import group_names, load_device_intervals, shipped_device_intervals
+from gnnperf.gnn.intervals.devices import group_names, load_device_intervals, shipped_intervals
 from gnnperf.gnn.intervals.steps import PRIOR_RUNS, StepIntervals, StepMiss, fit_step_intervals, miss_of, shares_of
 
 LOW, HIGH = np.log(0.5), np.log(4.0)
@@ -177,7 +177,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path, changed: dict[str, object], s
 
 
 def test_what_ships_holds_the_prediction_itself() -> None:
-    shipped = shipped_device_intervals()
+    shipped = shipped_intervals()
     assert shipped.level == 0.9
     assert len(shipped.generations) >= 4
     for low, high in shipped.log_bounds.values():
