@@ -14,17 +14,16 @@ operands. Backward sums with a block per sample and channel, and threads walk sa
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 
-from gnnperf.analytic.constants_file import AboveZero, read_constants
+from gnnperf.analytic.constants_file import AboveZero, shipped
 from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, sized
 from gnnperf.analytic.memory_bound.calls import BROADCAST, SCAN_ROW
 from gnnperf.analytic.memory_bound.streams import elementwise_us
 from gnnperf.analytic.roofline import soft_maximum
 from gnnperf.graph import UnknownCost
-from gnnperf.hardware import DeviceSpec, conf_dir
+from gnnperf.hardware import DeviceSpec
 
 BATCH_NORM_FILE = "batch_norm.yaml"
 BLOCKS_PER_SM = 4.0  # of 512 threads
@@ -63,10 +62,7 @@ class BatchNormConstants:
     provenance: str
 
 
-@cache
-def default_batch_norm_constants() -> BatchNormConstants:
-    """The constants that ship."""
-    return read_constants(conf_dir("analytic") / BATCH_NORM_FILE, BatchNormConstants)
+default_batch_norm_constants = shipped(BATCH_NORM_FILE, BatchNormConstants)
 
 
 def batch_norms_us(calls: Sequence[KernelCall], setting: Setting) -> Array:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from gnnperf.analytic.constants_file import FromOne, constants_from, read_constants, require_names
+from gnnperf.analytic.constants_file import FromOne, constants_from, require_names, shipped
 from gnnperf.analytic.cpu.coefficients import OpCoefficients
 from gnnperf.core import NotNegative, require
 from gnnperf.hardware import UNLIMITED, Bucket, ClusterSpec, Contention, conf_dir, read_yaml
@@ -118,7 +118,4 @@ def _bucket_of(cluster: ClusterSpec, moved_bytes_per_s: float) -> Bucket | None:
     return Bucket(cluster.inter.bucket_bytes, cluster.inter.sustained_bytes_per_s, at_once)
 
 
-@cache
-def default_contention() -> ContentionConstants:
-    """The constants that ship, conf/analytic/contention.yaml."""
-    return read_constants(conf_dir("analytic") / CONTENTION_FILE, ContentionConstants)
+default_contention = shipped(CONTENTION_FILE, ContentionConstants)

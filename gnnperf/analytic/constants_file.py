@@ -1,7 +1,7 @@
 """Files of constants (conf/analytic/*.yaml): one reader for all of them."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import is_dataclass
 from functools import cache
 from pathlib import Path
@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from gnnperf.core import InputError
-from gnnperf.hardware import read_yaml
+from gnnperf.hardware import conf_dir, read_yaml
 
 ConstantsT = TypeVar("ConstantsT")
 AboveZero = Annotated[float, Meta(gt=0.0)]
@@ -31,6 +31,11 @@ def read_constants(path: Path, kind: type[ConstantsT]) -> ConstantsT:
         InputError: not readable, an unknown or missing key, or a value of another type or range.
     """
     return constants_from(read_yaml(path), kind, str(path))
+
+
+def shipped(name: str, kind: type[ConstantsT]) -> Callable[[], ConstantsT]:
+    """What gives the constants of a file of conf/analytic, which is read at the first call."""
+    return cache(lambda: read_constants(conf_dir("analytic") / name, kind))
 
 
 def constants_from(raw: Any, kind: type[ConstantsT], where: str) -> ConstantsT:

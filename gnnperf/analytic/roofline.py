@@ -6,9 +6,9 @@ from functools import cache
 
 import numpy as np
 
-from gnnperf.analytic.constants_file import AboveZero, FromZero, read_constants
+from gnnperf.analytic.constants_file import AboveZero, FromZero, shipped
 from gnnperf.core import OpFamily
-from gnnperf.hardware import DeviceSpec, conf_dir
+from gnnperf.hardware import DeviceSpec
 
 MATRIX_FAMILIES = (OpFamily.GEMM, OpFamily.CONV, OpFamily.ATTENTION)
 # Matrix products in float32 do not use TF32 unless requested, convolutions do: by default
@@ -100,10 +100,7 @@ class CdnaConstants:
         return self.shares.get(kind, self.shares[OTHERS])
 
 
-@cache
-def default_cdna_constants() -> CdnaConstants:
-    """The constants that ship, conf/analytic/cdna.yaml."""
-    return read_constants(conf_dir("analytic") / CDNA_FILE, CdnaConstants)
+default_cdna_constants = shipped(CDNA_FILE, CdnaConstants)
 
 
 def cdna_kind(op_name: str, family: str, dtype: str | None) -> str:

@@ -24,15 +24,14 @@ not give are fitted (`ConvolutionConstants`).
 
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache
 
 import numpy as np
 
-from gnnperf.analytic.constants_file import AboveZero, read_constants
+from gnnperf.analytic.constants_file import AboveZero, shipped
 from gnnperf.analytic.gemm.model import SPLITS, WHOLE, Products, ProductTime, products
 from gnnperf.analytic.memory_bound.constants import MemoryConstants
 from gnnperf.analytic.memory_bound.streams import US, stream_us, sustained_bytes_per_s
-from gnnperf.hardware import DeviceSpec, conf_dir
+from gnnperf.hardware import DeviceSpec
 
 
 class ConvolutionPass(StrEnum):
@@ -99,10 +98,7 @@ class ConvolutionConstants:
     provenance: str = ""  # where the numbers come from
 
 
-@cache
-def default_convolution_constants() -> ConvolutionConstants:
-    """The constants that ship, conf/analytic/convolution.yaml."""
-    return read_constants(conf_dir("analytic") / CONVOLUTION_FILE, ConvolutionConstants)
+default_convolution_constants = shipped(CONVOLUTION_FILE, ConvolutionConstants)
 
 
 WINOGRAD_WINDOW = 3

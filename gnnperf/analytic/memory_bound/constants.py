@@ -2,10 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
 
-from gnnperf.analytic.constants_file import AboveZero, FromZero, read_constants, require_names
-from gnnperf.hardware import conf_dir
+from gnnperf.analytic.constants_file import AboveZero, FromZero, require_names, shipped
 
 MEMORY_BOUND_FILE = "memory_bound.yaml"
 ROW_KERNELS = ("layer_norm", "softmax_warp", "softmax_block")
@@ -89,7 +87,4 @@ class MemoryConstants:
         return self.rows_of.get(architecture or "", self.rows)[name]
 
 
-@cache
-def default_memory_constants() -> MemoryConstants:
-    """The constants that ship, conf/analytic/memory_bound.yaml."""
-    return read_constants(conf_dir("analytic") / MEMORY_BOUND_FILE, MemoryConstants)
+default_memory_constants = shipped(MEMORY_BOUND_FILE, MemoryConstants)
