@@ -8,9 +8,6 @@ import pandas as pd
 from gnnperf.core import NodeType, Segment, schema
 from gnnperf.graph import ExecutionGraph, combined, measurement_classes
 
-# Of graph.CLASS_LEVELS, the finest that is used. The few steps of a recording leave too few nodes in finer ones: on two
-# public runs the strict replay then errs by 0.7 instead of 0.4 %.
-_FINEST = 2
 _EDGE_CLASSES = (
     ["lag_class", "source_type", "target_type", "target_event"],
     ["lag_class", "target_type"],
@@ -22,14 +19,13 @@ _EDGE_CLASSES = (
 class ClassMedians:
     """Medians per class, finest class first."""
 
-    # one table (class -> median latency_us) per level of graph.CLASS_LEVELS from _FINEST on
-    nodes: tuple[pd.Series, ...]
+    nodes: tuple[pd.Series, ...]  # one table (class -> median latency_us) per level of graph.CLASS_LEVELS
     edges: tuple[pd.Series, ...]  # one table (class -> median lag_us) per level of _EDGE_CLASSES
 
     def latency_us(self, graph: ExecutionGraph) -> np.ndarray:
         """[num_nodes] median latency of each node's class; NaN where no class was seen."""
         value = np.full(graph.num_nodes, np.nan)
-        for table, of_node in zip(self.nodes, measurement_classes(graph.nodes, _FINEST), strict=False):
+        for table, of_node in zip(self.nodes, measurement_classes(graph.nodes), strict=False):
             value = np.where(np.isnan(value), table.reindex(of_node).to_numpy(), value)
         return value
 
@@ -56,7 +52,7 @@ def fit_medians(graph: ExecutionGraph, fit_node: np.ndarray) -> ClassMedians:
     latency_us = graph.nodes["latency_us"].where(fit_node).to_numpy()
     known = ~np.isnan(latency_us)
     nodes = [pd.Series(latency_us[known]).groupby(of_node[known]).median()
-             for of_node in measurement_classes(graph.nodes, _FINEST)]  # fmt: skip
+             for of_node in measurement_classes(graph.nodes)]  # fmt: skip
     lag, rows = graph.edges["lag_us"].to_numpy(), np.flatnonzero(fit_node[graph.edges["dst"].to_numpy()])
     edges = _edge_keys(graph, rows).assign(value=lag[rows])
     by = (edges.dropna(subset="value").groupby(names, observed=True, dropna=False) for names in _EDGE_CLASSES)

@@ -32,18 +32,16 @@ def test_compute_nodes_carry_how_their_kernel_was_launched() -> None:
 
 def test_a_class_is_the_same_work_and_coarser_classes_contain_it() -> None:
     events = [mark(0, 0, 300)]
-    kernels = (("gemm<1>", "[4,1,1]"), ("gemm<1>", "[4,1,1]"), ("gemm<1>", "[8,1,1]"), ("gemm<2>", "[4,1,1]"),
-               ("my_gemv", "[4,1,1]"), ("add_functor", "[4,1,1]"))  # fmt: skip
-    for n, (name, grid) in enumerate(kernels):
+    for n, name in enumerate(("gemm<1>", "gemm<1>", "gemm<2>", "my_gemv", "add_functor")):
         at = 10.0 + 20 * n
         events += [op("aten::mm", at, at + 9), call("cudaLaunchKernel", at + 1, at + 2, corr=n + 1),
-                   kernel(name, at + 10, at + 15, corr=n + 1, grid=grid)]  # fmt: skip
+                   kernel(name, at + 10, at + 15, corr=n + 1)]  # fmt: skip
     nodes = graph_of(*events).nodes
     rows = nodes.index[nodes["node_type"] == "compute"]
     classes = measurement_classes(nodes)[:, rows]
     assert len(classes) == len(CLASS_LEVELS)
     sizes = [len(set(level.tolist())) for level in classes]
-    assert sizes == [5, 5, 4, 4, 4, 3, 1, 1]  # by launch, name, function, family of the op; then all kernels
+    assert sizes == [4, 4, 4, 3, 1, 1]  # by name, function, family of the op; then all kernels
     assert classes[0][0] == classes[0][1] != classes[0][2]
 
 
