@@ -54,10 +54,14 @@ def _table(result: "list[DeviceEvidence]") -> "Table":
         half = next((rate for key in HALVES if (rate := device.flops_per_s.get(key))), float("nan"))
         numbers = (device.memory_bytes / 2**30, device.memory_bandwidth_bytes_per_s / 1e9,
                    device.flops_per_s["float32"] / 1e12, half / 1e12)  # fmt: skip
-        sentences = ["" if n != n else f"{n:,.0f}" if n >= 100 else f"{n:.3g}" for n in numbers]
+        sentences = [_short(number) for number in numbers]
         shown.add_row(device.name, device.architecture or "", *sentences, str(one.standing), one.statement,
                       one.collective_models_name or "specification")  # fmt: skip
     return shown
+
+
+def _short(number: float) -> str:
+    return "" if number != number else f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 
 def _document(one: "DeviceEvidence") -> dict[str, object]:

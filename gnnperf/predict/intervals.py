@@ -14,7 +14,7 @@ from gnnperf.core import Mapped, NodeType, Source, in_turn
 from gnnperf.graph import Prediction
 from gnnperf.hardware import ClusterSpec
 from gnnperf.predict.assembly import Question, assemble, time_us
-from gnnperf.predict.ratios import FILE, REPEAT, STEP_FILE, ratio_bounds, step_bounds
+from gnnperf.predict.ratios import RATIO_FILE, REPEAT, STEP_FILE, ratio_bounds, step_bounds
 from gnnperf.predict.request import Mode
 from gnnperf.predict.step_prediction import StepPrediction
 
@@ -92,7 +92,7 @@ def with_ratio_interval(
         latency_high_us=np.where(known, moved.latency_us * factors[1], moved.latency_high_us),
     )
     return replace(estimate, prediction=bounded, ratio_interval=interval, step_time_interval_us=bounds_us,
-                   interval_level=gnn.shipped_intervals(FILE).level)  # fmt: skip
+                   interval_level=gnn.shipped_intervals(RATIO_FILE).level)  # fmt: skip
 
 
 def path_table(estimate: StepPrediction) -> pd.DataFrame:

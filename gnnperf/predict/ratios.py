@@ -28,7 +28,7 @@ from gnnperf.hardware import ClusterSpec, DeviceSpec
 # Files of conf/analytic: errors of ratios of one call on two GPUs, the generation of the second left out; the same of
 # two GPUs with the same processors, sums of a program's calls on H100 and H200, for all such pairs; errors of steps of
 # the same run, and of the ratio that an edit makes.
-FILE, SIBLING_FILE, STEP_FILE = "gpu_ratio.yaml", "sibling_ratio.yaml", "step_ratio.yaml"
+RATIO_FILE, SIBLING_FILE, STEP_FILE = "gpu_ratio.yaml", "sibling_ratio.yaml", "step_ratio.yaml"
 UNMODELED, REPEAT, EDIT, HOST = "unmodeled", "repeat", "edit", "host"
 LINK, CLUSTER, WORLD_SIZE = "link", "cluster", "world_size"
 SHARE, LARGEST = 0.2, 0.4  # of log(measured / closed form); of op tables: `research.benchmarks.generations --ratios`
@@ -59,7 +59,7 @@ def ratio_bounds(prediction: Prediction, own: Prediction, traced: ClusterSpec, c
     nodes = prediction.graph.nodes
     ratio = np.divide(prediction.latency_us, own.latency_us, out=np.ones(len(nodes)), where=own.latency_us > 0)
     alike = siblings(traced.device, cluster.device)
-    log_bounds = shipped_intervals(SIBLING_FILE if alike else FILE).log_bounds
+    log_bounds = shipped_intervals(SIBLING_FILE if alike else RATIO_FILE).log_bounds
     low, high = np.zeros(len(nodes)), np.zeros(len(nodes))  # logarithms
     measured = np.isin(prediction.source, (Source.TRACE, Source.SCALED))
     kind = nodes["node_type"].astype(str).to_numpy()

@@ -26,8 +26,7 @@ import pandas as pd
 from gnnperf.gnn import LEVEL
 from gnnperf.gnn.intervals.devices import FILE
 from gnnperf.hardware import conf_dir
-from gnnperf.predict.ratios import FILE as RATIO_FILE
-from gnnperf.predict.ratios import UNMODELED, retained, siblings
+from gnnperf.predict.ratios import RATIO_FILE, UNMODELED, retained, siblings
 from research.benchmarks._frame import parser_of, print_head, print_row, run_main
 from research.benchmarks._public_runs import mirror
 from research.fitting.device_intervals import fit_device_intervals, pooled_deviation, save_device_intervals

@@ -158,9 +158,9 @@ def test_the_ratio_of_a_kernel_has_the_bounds_of_its_family_and_wider_ones_witho
     before = own.predictors.on_traced_cluster(own.step)
     assert before is not None
     bounds = ratios.ratio_bounds(result.prediction, before, own.traced, own.target.cluster)
-    low, high = ratios.shipped_intervals(ratios.FILE).log_bounds["gemm"]
+    low, high = ratios.shipped_intervals(ratios.RATIO_FILE).log_bounds["gemm"]
     dtype = str(result.prediction.graph.nodes["dtype"].iloc[GEMM_0])
-    low, high = ratios.shipped_intervals(ratios.FILE).log_bounds.get(f"gemm | {dtype}", (low, high))
+    low, high = ratios.shipped_intervals(ratios.RATIO_FILE).log_bounds.get(f"gemm | {dtype}", (low, high))
     assert bounds[:, GEMM_0] == pytest.approx(np.exp([low, high]))
     source = result.prediction.source.copy()
     source[GEMM_1] = Source.SCALED
