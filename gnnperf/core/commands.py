@@ -44,7 +44,7 @@ def reuse_memory() -> None:
 def use_python_strings() -> None:
     """Let pandas hold the texts of this process as strings of Python; call it where a command needs pandas.
 
-    Names of columns are texts, too, and Arrow, the default, makes a string anew whenever one is read: a fifth of the
+    Names of columns are texts, too, and Arrow, the default, makes a string anew whenever one is read: an eighth of the
     time of a small recording.
     """
     import pandas as pd
