@@ -135,7 +135,7 @@ def fit(config: TrainConfig, data: PreparedData, model: TypedGNN, log: Log | Non
 def deterministic_again() -> Iterator[None]:
     """Lightning makes the whole process deterministic: undo it afterwards.
 
-    Until then, torch fills no `empty` tensor, which takes a twentieth of a training: all are written before use.
+    Until then, torch fills no `empty` tensor: all are written before they are read.
     """
     settings: Any = torch.utils.deterministic
     before, filled_before = torch.are_deterministic_algorithms_enabled(), settings.fill_uninitialized_memory
