@@ -207,12 +207,11 @@ def test_a_copy_sends_arrays_of_any_size_and_a_last_one_without_entries() -> Non
     with in_copy(lambda: (os.getpid(), [np.arange(size, dtype=np.int8) for size in sizes])) as result:
         worker, received = result()
     assert worker != os.getpid()
-    assert [len(one) for one in received] == list(sizes)
-    assert [int(one.sum(dtype=np.int64)) for one in received] == [
-        int(np.arange(size, dtype=np.int8).sum(dtype=np.int64)) for size in sizes
-    ]
+    for one, size in zip(received, sizes, strict=True):
+        np.testing.assert_array_equal(one, np.arange(size, dtype=np.int8))
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux only")
 def test_what_a_copy_cannot_compute_is_computed_here(monkeypatch: pytest.MonkeyPatch) -> None:
     with in_copy(lambda: load_device("Abacus")) as result, pytest.raises(InputError, match="Abacus"):
         result()
