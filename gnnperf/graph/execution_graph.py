@@ -112,23 +112,23 @@ def cross_step_waits(nodes: pd.DataFrame, edges: pd.DataFrame, step: int) -> np.
     if not pairs.size:
         return NOTHING
     external = 0 if repeated else 1  # the end that lies in the other step
-    pairs[external] = _same(nodes, first + external, step)[pairs[external]]
+    pairs[external] = _same(nodes, pairs[external], step)
     result = pairs[:, (pairs >= 0).all(axis=0)]
     return np.unique(result, axis=1) if result.size else NOTHING
 
 
-def _same(nodes: pd.DataFrame, other: int, step: int) -> np.ndarray:
-    """[num_nodes] for nodes of step `other`, the node of `step` with the same content and position; else -1."""
-    of = nodes["step"].to_numpy()
-    rows = np.flatnonzero((of == other) | (of == step))
+def _same(nodes: pd.DataFrame, others: np.ndarray, step: int) -> np.ndarray:
+    """[n] for nodes `others` [n] of another step, the node of `step` with the same content and position; else -1."""
+    of, content = nodes["step"].to_numpy(), nodes["content_key"]
+    rows = np.flatnonzero(((of == of[others[0]]) | (of == step)) & content.isin(content.to_numpy()[others]).to_numpy())
     here = of[rows] == step
     rank, key = (nodes[name].to_numpy()[rows] for name in ("rank", "content_key"))
-    content = combined([rank, pd.factorize(key)[0]])
-    number = combined([content, pd.Series(rank).groupby([content, here]).cumcount().to_numpy()])
+    alike = combined([rank, pd.factorize(key)[0]])
+    number = combined([alike, pd.Series(rank).groupby([alike, here]).cumcount().to_numpy()])
     _, at_there, at_here = np.intersect1d(number[~here], number[here], assume_unique=True, return_indices=True)
     same = np.full(len(nodes), -1, dtype=np.int64)
     same[rows[~here][at_there]] = rows[here][at_here]
-    return same
+    return same[others]
 
 
 @dataclass(frozen=True)

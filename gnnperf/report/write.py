@@ -62,14 +62,15 @@ def write_report(estimate: StepPrediction, out: Path) -> tuple[Path, ...]:
 
 
 def _write_files(estimate: StepPrediction, folder: Path) -> None:
-    with task("writing the report", len(FILES), "files") as advance, ThreadPoolExecutor(1) as other:
-        slices, given = tracks(estimate), document(estimate)
-        # Its columns are encoded and packed without the interpreter's lock.
-        timeline = other.submit(write_timeline, estimate, slices, folder / "timeline.json.gz")
+    with task("writing the report", len(FILES), "files") as advance, ThreadPoolExecutor(2) as others:
+        nodes = coded_nodes(estimate)
+        # Columns of both are encoded and packed without the interpreter's lock.
+        stored = others.submit(_write_nodes, nodes, folder / "nodes.parquet")
+        slices = tracks(estimate)
+        timeline = others.submit(write_timeline, estimate, slices, folder / "timeline.json.gz")
+        given = document(estimate)
         (folder / "prediction.json").write_bytes(to_json(given))
         advance(1.0)
-        nodes = coded_nodes(estimate)
-        stored = other.submit(_write_nodes, nodes, folder / "nodes.parquet")
         (folder / "report.html").write_text(html_report(estimate, nodes, slices, given), encoding="utf-8")
         advance(1.0)
         for written in (timeline, stored):

@@ -166,6 +166,14 @@ class Reader:
                 spans.append((begin, cut.start() + 1))
                 at = begin = cut.end()
             at += STRETCH_BYTES
+        if spans and events:  # what the text states before and after its events is decoded with few of these
+            first = BETWEEN.search(self.data, events.end(), spans[0][1])
+            last = BETWEEN.search(self.data, max(begin, len(self.data) - TAIL_BYTES))
+            if first is not None:
+                spans[:1] = [(0, first.start() + 1), (first.end(), spans[0][1])]
+            if last is not None:
+                spans.append((begin, last.start() + 1))
+                begin = last.end()
         return [*spans, (begin, len(self.data))]
 
     def stretches(self, spans: Sequence[Span]) -> Iterator[list[Any]]:
@@ -225,6 +233,7 @@ class Reader:
 
 
 STRETCH_BYTES = 1 << 20
+TAIL_BYTES = 1 << 16
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 SPACE = BYTE_ORDER_MARK + b" \t\r\n"
 EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')

@@ -1,16 +1,21 @@
 """What a user waits for: whole commands, and the import of a file against HolisticTraceAnalysis loading the same file.
 
-    python -m research.benchmarks speed [FILE] [--repeats 5] [--times 1] [--peer PYTHON_WITH_HTA]
+    python -m research.benchmarks speed [FILE] [--times 1 | --ranks 1 | --commands] [--repeats 5] [--peer PYTHON]
 
 Without FILE: hta/trace_diff/control of the public traces. `--times 29` repeats its events with later times, which gives
-1 GB; the peer loads the file itself. Every repeat is a fresh process; all take turns. Commands include interpreter and
-imports, and the first prediction of a trace fills a cache that the second one uses. Imports of libraries are not
-counted in "file -> ...", nor in the peer. It runs in its own environment, and is left out without `--peer`.
+1 GB. `--ranks 64` predicts so many ranks, made of its last two steps with shorter kernels. `--commands` are those that
+read a recorded step, a plan or nothing. Every repeat is a fresh process; all take turns. Commands include interpreter
+and imports, and the first prediction of a trace fills a cache that the second one uses. Imports of libraries are not
+counted in "file -> ...", nor in the peer. It loads the file itself, in its own environment, and is left out without
+`--peer`. No peak is less than this process has itself.
 """
 
 import gzip
 import json
+import math
+import multiprocessing
 import os
+import random
 import re
 import statistics
 import sys
@@ -19,12 +24,15 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from research.benchmarks._frame import parser_of, right_aligned, run_main, show
 from research.benchmarks._public_runs import graph_recordings, mirror
 from research.benchmarks._results import save_result
 
+PEER_NAME = "HolisticTraceAnalysis"
 Measured = tuple[float, float, float]  # wall seconds, processor seconds, peak MiB
+Work = dict[str, Callable[[], Measured]]
 LOAD = """
 import json, sys, time
 {imports}
@@ -47,7 +55,7 @@ COUNTED = re.compile(r'("(ts|correlation|External id|id|Sequence number)": |(Pro
 LATER = {"ts": 700_000, "Sequence number": 20_000, "ProfilerStep": 6}  # per repetition; of other ids 2,000,000
 
 
-def longer(file: Path, times: int, out: Path) -> Path:
+def longer(file: Path, times: int, out: Path) -> None:
     """The events of a file `times` times, each time with later times, and ids and steps that follow on."""
 
     def later(match: re.Match[str], k: int) -> str:
@@ -59,7 +67,30 @@ def longer(file: Path, times: int, out: Path) -> Path:
         written.write(head)
         written.writelines("," * (k > 0) + COUNTED.sub(partial(later, k=k), events) for k in range(times))
         written.write(tail)
-    return out
+
+
+def as_ranks(file: Path, ranks: int, folder: Path) -> None:
+    """The last two steps of a trace once per rank. Kernels become up to 3 % shorter, so none of a stream overlap."""
+    trace = json.loads(gzip.decompress(file.read_bytes()))
+    steps_us = sorted(event["ts"] for event in trace["traceEvents"] if event["name"].startswith("ProfilerStep"))
+    events = [event for event in trace["traceEvents"] if event.get("ts", math.inf) >= steps_us[-2]]
+    kernels_us = [(event, event["dur"]) for event in events if event.get("cat") == "kernel"]
+    shorter = random.Random(0)
+    for rank in range(ranks):
+        for kernel, dur_us in kernels_us:
+            kernel["dur"] = round(dur_us * (1 - 0.03 * shorter.random()), 3)
+        distributed = trace["distributedInfo"] | {"rank": rank, "world_size": ranks}
+        made = trace | {"distributedInfo": distributed, "traceEvents": events}
+        (folder / f"rank_{rank}.json").write_text(json.dumps(made))
+
+
+def apart(make: Callable[[Path, int, Path], None], *arguments: Any) -> None:
+    """Make an input in a process of its own: a command's peak would be at least the memory that this takes."""
+    process = multiprocessing.get_context("fork").Process(target=make, args=arguments)
+    process.start()
+    process.join()
+    if process.exitcode:
+        sys.exit("the input was not made")
 
 
 def ran(command: list[str]) -> tuple[Measured, str]:
@@ -77,6 +108,11 @@ def ran(command: list[str]) -> tuple[Measured, str]:
         return (wall_s, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024), printed.read()
 
 
+def timed(command: list[str]) -> Measured:
+    """A whole command."""
+    return ran(command)[0]
+
+
 def loaded(python: str, script: str, file: Path) -> Measured:
     """The load by itself, without the imports before it; the peak of the whole process."""
     (_, _, peak_mib), printed = ran([python, "-c", script, str(file)])
@@ -84,21 +120,36 @@ def loaded(python: str, script: str, file: Path) -> Measured:
     return wall_s, cpu_s, peak_mib
 
 
-def turn(file: Path, peer: str | None, by_peer: Path) -> dict[str, Measured]:
-    """Everything once; the peer loads `by_peer`."""
-    with tempfile.TemporaryDirectory() as folder:
-        gnnperf = [sys.executable, "-m", "gnnperf"]
-        predict = [*gnnperf, "predict", str(file), "--out", f"{folder}/report", "--set", f"cache_dir={folder}/cache"]
-        work: dict[str, Callable[[], Measured]] = {
-            "file -> tables": lambda: loaded(sys.executable, TABLES, file),
-            "file -> graph": lambda: loaded(sys.executable, GRAPH, file),
-            "gnnperf import": lambda: ran([*gnnperf, "import", str(file), "--out", f"{folder}/tables"])[0],
-            "gnnperf predict, first": lambda: ran(predict)[0],
-            "gnnperf predict, again": lambda: ran(predict)[0],
-        }
-        if peer:
-            work["HolisticTraceAnalysis"] = lambda: loaded(peer, PEER, by_peer)
-        return {name: call() for name, call in work.items()}
+def of_commands(_: Path, folder: str) -> Work:
+    """Commands that read no trace, a small recording or a plan."""
+    predict = [sys.executable, "predict.py", f"out={folder}/report", f"cache_dir={folder}/cache"]
+    recorded = [*predict, "trace=datasets/cpu-gloo/dlrm_t4_r100k_d16_b256_row_x2_lo/1"]
+    commands = {
+        "gnnperf --help": [sys.executable, "-m", "gnnperf", "--help"],
+        "predict.py --help": [sys.executable, "predict.py", "--help"],
+        "recorded step, first": recorded,
+        "recorded step, again": recorded,
+        "plan of 16,384 ranks": [*predict, "plan=gpt_405b", "hardware=h100_sxm"],
+    }
+    return {name: partial(timed, command) for name, command in commands.items()}
+
+
+def of_ranks(trace: Path, folder: str) -> Work:
+    """Predictions, first with nothing in the cache."""
+    predict = [sys.executable, "-m", "gnnperf", "predict", str(trace), "--out", f"{folder}/report"]
+    predict += ["--set", f"cache_dir={folder}/cache"]
+    return {f"gnnperf predict, {when}": partial(timed, predict) for when in ("first", "again")}
+
+
+def of_file(trace: Path, folder: str) -> Work:
+    """Reading, import and predictions of a file."""
+    imported = [sys.executable, "-m", "gnnperf", "import", str(trace), "--out", f"{folder}/tables"]
+    return {
+        "file -> tables": partial(loaded, sys.executable, TABLES, trace),
+        "file -> graph": partial(loaded, sys.executable, GRAPH, trace),
+        "gnnperf import": partial(timed, imported),
+        **of_ranks(trace, folder),
+    }
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -107,11 +158,25 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--peer", help="interpreter that can import hta (HolisticTraceAnalysis 0.5.0)")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--times", type=int, default=1, help="repetitions of the events")
+    parser.add_argument("--ranks", type=int, default=1, help="ranks made of its last two steps")
+    parser.add_argument("--commands", action="store_true", help="time commands that read none of this")
     args = parser.parse_args(arguments)
     file = args.file or mirror() / next(graph_recordings(("hta/trace_diff/control",))).entries[0].name
-    with tempfile.TemporaryDirectory() as folder:
-        measured = file if args.times == 1 else longer(file, args.times, Path(folder, "longer.json"))
-        turns = [turn(measured, args.peer, file) for _ in range(args.repeats)]
+    turns: list[dict[str, Measured]] = []
+    with tempfile.TemporaryDirectory() as inputs:
+        measured, works = file, of_commands if args.commands else of_file
+        if args.times > 1:
+            measured = Path(inputs, "longer.json")
+            apart(longer, file, args.times, measured)
+        elif args.ranks > 1:
+            measured, works = Path(inputs), of_ranks
+            apart(as_ranks, file, args.ranks, measured)
+        for _ in range(args.repeats):
+            with tempfile.TemporaryDirectory() as folder:
+                work = works(measured, folder)
+                if args.peer:
+                    work[PEER_NAME] = partial(loaded, args.peer, PEER, file)
+                turns.append({name: call() for name, call in work.items()})
     table = right_aligned(file.name, "wall s", "least", "most", "CPU s", "peak MiB")
     medians: dict[str, float] = {}
     for name in turns[0]:
@@ -120,8 +185,8 @@ def main(arguments: Sequence[str]) -> None:
         shown = (medians[name], min(wall_s), max(wall_s), statistics.median(cpu_s))
         table.add_row(name, *(f"{value:.3f}" for value in shown), f"{statistics.median(peak_mib):.0f}")
     show(table, width=120)
-    if args.peer and args.times == 1:
-        ratio = medians["HolisticTraceAnalysis"] / medians["file -> tables"]
+    if args.peer and works is of_file and args.times == 1:
+        ratio = medians[PEER_NAME] / medians["file -> tables"]
         print(f"HolisticTraceAnalysis / file -> tables: {ratio:.1f}")
         if not args.file:
             save_result("import_speed", ratio)
