@@ -127,3 +127,20 @@ def test_a_word_has_one_number_in_the_order_of_first_appearance(texts: list[byte
         assert words.word(1, number) == text
     listed = list(dict.fromkeys(texts))
     assert [words.word(1, number) for number in range(int(words.words[1, 0]))] == listed and words.words[0, 0] == 0
+
+
+def test_of_a_long_text_only_few_events_at_its_ends_are_decoded_and_none_is_lost() -> None:
+    event = (
+        b'{"ph":"X","cat":"cpu_op","name":"aten::mm","pid":1,"tid":1,"ts":%d,"dur":1,"args":{"fill":"'
+        + b"-" * 900
+        + b'"}}'
+    )
+    events = [event % at for at in range(5000)]
+    data = b'{"schemaVersion": 1, "traceEvents": [' + b", ".join(events) + b'], "traceName": "a"}'
+    spans = kineto.Reader(data, "").spans()
+    assert len(spans) > 4
+    cut = [data[begin:end] for begin, end in spans]
+    assert cut[0].endswith(events[0])
+    assert b", ".join(cut) == data
+    assert kineto.TAIL_BYTES // 2 < len(cut[-1]) <= kineto.TAIL_BYTES
+    assert all(b"schemaVersion" not in part and b"traceName" not in part for part in cut[1:-1])

@@ -1,0 +1,78 @@
+"""What a second Dask worker and a second training process save, on a data set made of copies of recordings.
+
+    python -m research.benchmarks data_build [--runs 1000] [--workers 1,2] [--processes 1,2] [--epochs 3]
+
+Each build starts from nothing, each training from the last build; all are whole commands, in this order. Builds of any
+number of workers must have the same files. Recordings are those of datasets/cpu-gloo, each as a run of its own.
+"""
+
+import hashlib
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from research.benchmarks._frame import parser_of, print_head, print_row, run_main
+from research.benchmarks._results import ROOT
+from research.benchmarks.speed import ran
+
+RECORDED = ROOT / "datasets" / "cpu-gloo"
+
+
+def copies(num_runs: int, folder: Path) -> Path:
+    """A folder of runs with one recording each; files are hard links."""
+    recordings = sorted(path for path in RECORDED.glob("*/*") if path.name.isdigit())
+    for number in range(num_runs):
+        recording = recordings[number % len(recordings)]
+        run = folder / f"{recording.parent.name}_r{recording.name}_c{number // len(recordings)}"
+        shutil.copytree(recording, run / "1", copy_function=os.link)
+    return folder
+
+
+def digest(folder: Path) -> str:
+    """Of the names and bytes of all files."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return hashlib.sha256(b"".join(str(f.relative_to(folder)).encode() + f.read_bytes() for f in files)).hexdigest()
+
+
+def numbers(text: str) -> list[int]:
+    """Of a list such as 1,2."""
+    return [int(word) for word in text.split(",") if word]
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = parser_of(__doc__)
+    parser.add_argument("--runs", type=int, default=1000)
+    parser.add_argument("--workers", type=numbers, default=[1, 2], help="of each build")
+    parser.add_argument("--processes", type=numbers, default=[1, 2], help="of each training")
+    parser.add_argument("--epochs", type=int, default=3)
+    args = parser.parse_args(arguments)
+    digests = set()
+    with tempfile.TemporaryDirectory(dir=ROOT.parent) as scratch:  # hard links need one file system
+        folder = Path(scratch)
+        raw, built = copies(args.runs, folder / "raw"), folder / "built"
+        print_head("command", "wall s", "processor s", "largest process MiB")
+        for workers in args.workers:
+            shutil.rmtree(built, ignore_errors=True)
+            build = ["gnnperf", "data", "build", str(raw), "--out", str(built), "--workers", str(workers)]
+            _report(f"build of {args.runs} runs, {workers} workers", [sys.executable, "-m", *build])
+            digests.add(digest(built))
+        settings = [f"data.path={built}", "data.axis=workload", "data.op_tables=[]", f"out={folder}/model"]
+        settings += [f"trainer.max_epochs={args.epochs}", "trainer.progress_bar=false"]
+        for count in args.processes:
+            several = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(count)]
+            start = [sys.executable, *(several if count > 1 else [])]
+            _report(f"training of {args.epochs} epochs, {count} processes", [*start, "train.py", *settings])
+    print(f"different results of {len(args.workers)} builds: {len(digests)}")
+    return int(len(digests) != 1)
+
+
+def _report(name: str, command: list[str]) -> None:
+    (wall_s, cpu_s, peak_mib), _ = ran(command)
+    print_row(name, f"{wall_s:.1f}", f"{cpu_s:.1f}", f"{peak_mib:.0f}")
+
+
+if __name__ == "__main__":
+    run_main(main)
