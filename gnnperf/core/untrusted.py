@@ -83,9 +83,8 @@ def _cgroups() -> Iterator[int]:
         folder = root / path.lstrip("/")
         for group in (folder, *folder.parents):
             for limit, used, cached in CGROUP_FILES:
-                most, now = _first_number(group / limit), _first_number(group / used)
-                if most:
-                    yield most - now + _fields(group / "memory.stat").get(cached, 0)
+                if most := _first_number(group / limit):
+                    yield most - _first_number(group / used) + _fields(group / "memory.stat").get(cached, 0)
             if group == root:
                 break
 

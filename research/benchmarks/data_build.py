@@ -1,9 +1,10 @@
 """What a second Dask worker and a second training process save, on a data set made of copies of recordings.
 
-    python -m research.benchmarks data_build [--runs 1000] [--workers 1,2] [--processes 1,2] [--epochs 3]
+    python -m research.benchmarks data_build [--runs 1000] [--workers 1,2] [--processes 1,2] [--epochs 5]
 
-Each build starts from nothing, each training from the last build; all are whole commands, in this order. Builds of any
-number of workers must have the same files. Recordings are those of datasets/cpu-gloo, each as a run of its own.
+Each build starts from nothing; all are whole commands, in this order. All builds must have the same
+files. A training of one epoch and one of several show what an epoch takes, from the last build; `--processes ,` leaves
+them out. Recordings are those of datasets/cpu-gloo, each as a run of its own.
 """
 
 import hashlib
@@ -47,7 +48,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--workers", type=numbers, default=[1, 2], help="of each build")
     parser.add_argument("--processes", type=numbers, default=[1, 2], help="of each training")
-    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--epochs", type=int, default=5, help="of the longer trainings")
     args = parser.parse_args(arguments)
     digests = set()
     with tempfile.TemporaryDirectory(dir=ROOT.parent) as scratch:  # hard links need one file system
@@ -59,19 +60,25 @@ def main(arguments: Sequence[str]) -> int:
             build = ["gnnperf", "data", "build", str(raw), "--out", str(built), "--workers", str(workers)]
             _report(f"build of {args.runs} runs, {workers} workers", [sys.executable, "-m", *build])
             digests.add(digest(built))
-        settings = [f"data.path={built}", "data.axis=workload", "data.op_tables=[]", f"out={folder}/model"]
-        settings += [f"trainer.max_epochs={args.epochs}", "trainer.progress_bar=false"]
+        settings = [f"data.path={built}", "data.axis=workload", "data.op_tables=[]", "trainer.progress_bar=false"]
         for count in args.processes:
             several = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(count)]
-            start = [sys.executable, *(several if count > 1 else [])]
-            _report(f"training of {args.epochs} epochs, {count} processes", [*start, "train.py", *settings])
+            train = [sys.executable, *(several if count > 1 else []), "train.py", *settings]
+            first, all_ = (
+                _report(f"training, {count} processes, epochs: {epochs}",
+                        [*train, f"trainer.max_epochs={epochs}", f"out={folder}/model_{count}_{epochs}"])
+                for epochs in (1, args.epochs)
+            )  # fmt: skip
+            print(f"seconds per further epoch, {count} processes: {(all_ - first) / (args.epochs - 1):.2f}", flush=True)
     print(f"different results of {len(args.workers)} builds: {len(digests)}")
     return int(len(digests) != 1)
 
 
-def _report(name: str, command: list[str]) -> None:
+def _report(name: str, command: list[str]) -> float:
+    """Print what a whole command takes; its wall seconds."""
     (wall_s, cpu_s, peak_mib), _ = ran(command)
     print_row(name, f"{wall_s:.1f}", f"{cpu_s:.1f}", f"{peak_mib:.0f}")
+    return wall_s
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 
 import msgspec
-import pandas as pd
 import torch
 from torch_geometric.data import HeteroData
 
@@ -31,7 +30,7 @@ from gnnperf.gnn.data.recordings import CARD
 from gnnperf.gnn.data.runs import STEPS, Given, Recorded, RunStep, merged, read_step, run_of, write_step
 from gnnperf.gnn.data.segments import SEGMENT_HOPS, SegmentedGraph
 from gnnperf.gnn.data.splits import PARTS, SPLITS, Split, drawn_parts
-from gnnperf.gnn.data.vocabulary import Vocabulary, distinct_words, fit_vocabulary
+from gnnperf.gnn.data.vocabulary import Vocabulary, fit_vocabulary, united
 from gnnperf.gnn.settings import DataConfig
 from gnnperf.graph import Prediction
 
@@ -203,7 +202,7 @@ def _read_step(out: Path, stored: StoredRun, given: Given) -> RunStep:
     return read_step(folder, stored.run, given, stored.workload, remedy=f"remove it; {AGAIN}")
 
 
-# Building: recordings --_typical_steps--> steps, tokens --_fitted--> base --_encoded--> features, statistics
+# Building: recordings --_typical_steps--> steps, words --_fitted--> base --_encoded--> features, statistics
 
 
 def build_data(config: DataConfig, given: Given, num_layers: int, mapped: Mapped) -> tuple[Split, dict[str, str]]:
@@ -239,7 +238,7 @@ def build_data(config: DataConfig, given: Given, num_layers: int, mapped: Mapped
 
     names = _by_run(name for part in PARTS for name in split.part(part))
     steps: dict[str, list[StoredRun]] = {}  # run -> that of all its recordings, those of each
-    words: dict[str, pd.DataFrame] = {}
+    words: dict[str, Vocabulary] = {}
     for of_run, made in done(_typical_steps, list(names.values()), "reading runs", config=config, given=given):
         failed |= made[2]
         steps[run_of(of_run[0])], words[run_of(of_run[0])] = made[:2]
@@ -251,7 +250,7 @@ def build_data(config: DataConfig, given: Given, num_layers: int, mapped: Mapped
         runs += [replace(single, part=part) for one in of for single in one[1:]]
     if len({one.device_kind for one in runs}) > 1:
         raise InputError("runs on GPUs and on CPUs", where=str(raw), remedy="split them into two data sets")
-    vocabulary = fit_vocabulary([words[run] for run in _by_run(split.train)])
+    vocabulary = united([words[run] for run in _by_run(split.train)])
     sample = sampled([one[0] for one in train])
     (fitted,) = tried(_fitted, [sample], "fitting", config=config, given=given, recording=split.train[0])
     if isinstance(fitted, Failed):
@@ -309,15 +308,15 @@ def _without(split: Split, failed: Mapping[str, Failed], raw: Path | None) -> Sp
 
 def _typical_steps(
     names: list[str], config: DataConfig, given: Given
-) -> tuple[list[StoredRun], pd.DataFrame, dict[str, Failed]]:
-    """Write typical steps of a run, of all recordings together and of each; tokens, and why recordings have none."""
+) -> tuple[list[StoredRun], Vocabulary, dict[str, Failed]]:
+    """Write typical steps of a run, of all recordings together and of each; words, and why recordings have none."""
     out = Path(config.cache_dir)
     recorded = Recorded(dict.fromkeys(names, Path(config.path)), out, given)
     results = {name: attempted(name, recorded.typical) for name in names}
     failed = {name: one for name, one in results.items() if isinstance(one, Failed)}
     made = {name: one for name, one in results.items() if name not in failed}
     if not made:
-        return [], pd.DataFrame(), failed
+        return [], fit_vocabulary([]), failed
     keys, steps = zip(*made.values(), strict=True)
     (whole,), key = merged(steps), keys[0] if len(keys) == 1 else fingerprint(*keys)
     if not (out / STEPS / key).is_dir():
@@ -325,7 +324,7 @@ def _typical_steps(
     of = [(whole.run, key, whole), *((name, *one) for name, one in made.items())]
     stored = [StoredRun("", run, at, step.graph.num_nodes, step.step_us, step.workload, step.cluster.device.kind)
               for run, at, step in of]  # fmt: skip
-    return stored, distinct_words(whole.graph.nodes), failed
+    return stored, fit_vocabulary([whole.graph.nodes]), failed
 
 
 def _fitted(sample: Sequence[StoredRun], config: DataConfig, given: Given, recording: str) -> tuple[Any, Any]:

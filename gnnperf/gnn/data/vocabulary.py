@@ -1,6 +1,6 @@
 """Words of the training set, by node type and field. Code 0 is a word that was never seen."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -43,13 +43,19 @@ def fit_vocabulary(tables: Iterable[pd.DataFrame]) -> Vocabulary:
             for field in FIELDS if str(node_type) in seen else ():
                 words, place = words_of(field_column(rows, field))
                 seen[str(node_type)][field].update(words[np.unique(place)])
-    return Vocabulary({t: {f: tuple(sorted(words)) for f, words in fields.items()} for t, fields in seen.items()})
+    return _sorted(seen)
 
 
-def distinct_words(nodes: pd.DataFrame) -> pd.DataFrame:
-    """What matters of a node table for `fit_vocabulary`, once."""
-    columns = ["node_type", *FIELDS[:-1], "thread", "stream"]
-    return nodes.dropna(subset="latency_us")[[*columns, "latency_us"]].drop_duplicates(columns)
+def united(vocabularies: Sequence[Vocabulary]) -> Vocabulary:
+    """That of all tables from that of each, at least one."""
+    return _sorted({
+        node_type: {f: set().union(*(one.words[node_type][f] for one in vocabularies)) for f in fields}
+        for node_type, fields in vocabularies[0].words.items()
+    })  # fmt: skip
+
+
+def _sorted(words: Mapping[str, Mapping[str, set[str]]]) -> Vocabulary:
+    return Vocabulary({t: {f: tuple(sorted(ones)) for f, ones in fields.items()} for t, fields in words.items()})
 
 
 def joined(earlier: Vocabulary, later: Vocabulary) -> Vocabulary:

@@ -7,7 +7,7 @@ from toys import two_rank_graph
 
 from gnnperf.core.errors import InputError
 from gnnperf.gnn.data.floors import NOTHING, base_us, fit_floors, of_each, texts_of, words_of
-from gnnperf.gnn.data.vocabulary import FIELDS, UNKNOWN, fit_vocabulary, joined
+from gnnperf.gnn.data.vocabulary import FIELDS, UNKNOWN, fit_vocabulary, joined, united
 
 NODES = two_rank_graph().nodes
 OP = FIELDS.index("op_name")
@@ -109,3 +109,9 @@ def test_the_base_is_the_analytical_prediction_where_there_is_one() -> None:
 def test_no_label_at_all() -> None:
     with pytest.raises(InputError, match="no node of the training runs has a measured latency"):
         fit_floors([NODES.assign(latency_us=np.nan)])
+
+
+def test_the_vocabulary_of_tables_is_that_of_each_united() -> None:
+    tables = [NODES, NODES.assign(op_name="a::first"), NODES.iloc[:1]]
+    assert united([fit_vocabulary([one]) for one in tables]) == fit_vocabulary(tables)
+    assert fit_vocabulary(tables) != fit_vocabulary(tables[:1])
