@@ -40,9 +40,12 @@ def reading(path: Path | str, what: str = "cannot be read", *, remedy: str = "")
         raise InputError(f"{what} ({reason.splitlines()[0][:120]})", where=where, remedy=remedy) from error
 
 
+LITTLE_BYTES = 4 << 20
+
+
 def require_memory(need: int, size: int, where: str) -> None:
     """Refuse a file of `size` bytes that takes about `need` bytes of memory to read, if less is available."""
-    if need > available_bytes():
+    if need > LITTLE_BYTES and need > available_bytes():  # to find out what is free takes as long as a small file
         raise out_of_memory(need, size, where)
 
 

@@ -182,11 +182,12 @@ def _read_meta(content: bytes) -> _Meta:
 
 def _typed(frame: pd.DataFrame, columns: tuple[core.Column, ...]) -> pd.DataFrame:
     """Dtypes of the schema (an all-null category comes back as another dtype); earlier files lack evidence columns."""
-    absent = [c for c in columns if c.name in core.EVIDENCE_COLUMNS and c.name not in frame]
-    frame = frame.assign(**{c.name: None if c.dtype == "category" else -1 for c in absent})
-    dtypes = dict(frame.dtypes.items())
-    wanted = {c.name: c.dtype for c in columns if c.name in dtypes and str(dtypes[c.name]) != c.dtype}
-    frame = frame.assign(**frame[list(wanted)].astype(wanted))  # `astype` of all columns copies each
-    nulls = {c.name: core.schema.categorical(core.schema.codes_of(frame[c.name]), ()) for c in columns
-             if c.dtype == "category" and c.name in frame and not core.schema.categories_of(frame[c.name])}  # fmt: skip
-    return frame.assign(**nulls)
+    dtypes = {str(name): str(dtype) for name, dtype in frame.dtypes.items()}
+    for c in columns:  # each by itself: `assign` and `astype` of frames copy all columns
+        if c.name in core.EVIDENCE_COLUMNS and c.name not in dtypes:
+            frame[c.name] = pd.Series(None if c.dtype == "category" else -1, frame.index, c.dtype)
+        elif dtypes.get(c.name, c.dtype) != c.dtype:
+            frame[c.name] = frame[c.name].astype(c.dtype)  # type: ignore[call-overload]
+        if c.dtype == "category" and c.name in frame and not core.schema.categories_of(frame[c.name]):
+            frame[c.name] = core.schema.categorical(core.schema.codes_of(frame[c.name]), ())
+    return frame
