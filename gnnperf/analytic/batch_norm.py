@@ -17,13 +17,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnnperf.analytic.constants_file import AboveZero, shipped
+from gnnperf.analytic.constants_file import shipped
 from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, sized
 from gnnperf.analytic.memory_bound.calls import BROADCAST, SCAN_ROW
 from gnnperf.analytic.memory_bound.streams import elementwise_us
 from gnnperf.analytic.roofline import soft_maximum
 from gnnperf.graph import UnknownCost
-from gnnperf.hardware import DeviceSpec
+from gnnperf.hardware import AboveZero, DeviceSpec
 
 BATCH_NORM_FILE = "batch_norm.yaml"
 BLOCKS_PER_SM = 4.0  # of 512 threads

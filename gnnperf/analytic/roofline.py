@@ -6,9 +6,9 @@ from functools import cache
 
 import numpy as np
 
-from gnnperf.analytic.constants_file import AboveZero, FromZero, shipped
+from gnnperf.analytic.constants_file import shipped
 from gnnperf.core import OpFamily
-from gnnperf.hardware import DeviceSpec
+from gnnperf.hardware import AboveZero, DeviceSpec, FromZero
 
 MATRIX_FAMILIES = (OpFamily.GEMM, OpFamily.CONV, OpFamily.ATTENTION)
 # Matrix products in float32 do not use TF32 unless requested, convolutions do: by default

@@ -44,7 +44,6 @@ from .recommendation.plan import parts_of as parts_of
 from .recommendation.read import is_recommendation as is_recommendation
 from .recommendation.read import placement_as_written as placement_as_written
 from .recommendation.read import recommendation_from as recommendation_from
-from .sections import section as section
 from .shapes import Argument as Argument
 from .shapes import Shape as Shape
 from .shapes import each as each

@@ -17,7 +17,7 @@ from typing import Any
 
 from gnnperf import whatif
 from gnnperf.core import InputError, require_numbers
-from gnnperf.generate import section
+from gnnperf.hardware import section
 
 KEY = "whatif"
 EXAMPLE = "whatif=[{latency:{op:aten::mm,factor:0.5}},{straggler:{rank:1,factor:1.3}}]"

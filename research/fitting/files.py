@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from gnnperf.analytic import AnalyticConstants, CollectiveConstants
 from gnnperf.analytic.collective.model import CollectiveModel
-from gnnperf.analytic.constants_file import SEPARATOR, rounded
+from gnnperf.analytic.constants_file import rounded
 from gnnperf.analytic.device_evidence import Evidence
 from gnnperf.analytic.gemm.constants import FAMILIES, VERSION, Members
 from gnnperf.core import write_text
-from gnnperf.hardware import yaml_text
+from gnnperf.hardware import SEPARATOR, yaml_text
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

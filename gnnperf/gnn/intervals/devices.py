@@ -17,11 +17,9 @@ from msgspec import Meta
 
 from gnnperf.analytic import read_constants
 from gnnperf.core import require
-from gnnperf.hardware import conf_dir
+from gnnperf.hardware import SEPARATOR, conf_dir
 
 FILE = "unseen_gpu.yaml"  # in conf/analytic, written by `research.benchmarks.generations --write`
-
-SEPARATOR = " | "
 
 
 @dataclass(frozen=True)
