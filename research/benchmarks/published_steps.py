@@ -14,8 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from rich.table import Table
 
-from gnnperf.generate import rank_tensors, step_work
-from gnnperf.generate.transformer.plan import TransformerPlan
+from gnnperf.generate import TransformerPlan, rank_tensors, step_work
 from gnnperf.generate.transformer.read import plan_from
 from gnnperf.hardware import ClusterSpec, conf_dir, default_cluster, load_device, read_yaml
 from gnnperf.memory import planned_peak

@@ -10,8 +10,7 @@ from toys import make_graph
 from gnnperf.analytic import AnalyticConstants, fit_host_overheads, fit_lags, load_constants, on_reference_host
 from gnnperf.analytic.constants import LAG_CLASSES, default_constants
 from gnnperf.analytic.host_fit import robust_mean
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import NodeType
+from gnnperf.core import InputError, NodeType
 from gnnperf.graph.execution_graph import ExecutionGraph
 from research.fitting.files import save_constants
 

@@ -21,8 +21,8 @@ from gnnperf.hardware import (
     load_device,
     match_device,
 )
-from gnnperf.hardware.strict_yaml import MAX_DEPTH, parse_yaml, read_yaml, yaml_text
 from gnnperf.hardware.sections import closest
+from gnnperf.hardware.strict_yaml import MAX_DEPTH, parse_yaml, read_yaml, yaml_text
 from gnnperf.hardware.yaml_spec import device_from
 
 GPUS = (

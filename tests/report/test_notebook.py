@@ -11,8 +11,7 @@ import pytest
 import yaml
 
 import gnnperf
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import PREDICTION_COLUMNS
+from gnnperf.core import PREDICTION_COLUMNS, InputError
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.report.notebook import Estimate
 from tests.predict.predictions import GEMM_1, toy_prediction
