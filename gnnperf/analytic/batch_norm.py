@@ -22,8 +22,9 @@ from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, sized
 from gnnperf.analytic.memory_bound.calls import BROADCAST, SCAN_ROW
 from gnnperf.analytic.memory_bound.streams import elementwise_us
 from gnnperf.analytic.roofline import soft_maximum
+from gnnperf.core import AboveZero
 from gnnperf.graph import UnknownCost
-from gnnperf.hardware import AboveZero, DeviceSpec
+from gnnperf.hardware import DeviceSpec
 
 BATCH_NORM_FILE = "batch_norm.yaml"
 BLOCKS_PER_SM = 4.0  # of 512 threads

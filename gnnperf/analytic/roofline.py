@@ -7,8 +7,8 @@ from functools import cache
 import numpy as np
 
 from gnnperf.analytic.constants_file import shipped
-from gnnperf.core import OpFamily
-from gnnperf.hardware import AboveZero, DeviceSpec, FromZero
+from gnnperf.core import AboveZero, FromZero, OpFamily
+from gnnperf.hardware import DeviceSpec
 
 MATRIX_FAMILIES = (OpFamily.GEMM, OpFamily.CONV, OpFamily.ATTENTION)
 # Matrix products in float32 do not use TF32 unless requested, convolutions do: by default

@@ -27,9 +27,6 @@ from .placement import progression as progression
 from .placement import ranks_per_machine as ranks_per_machine
 from .placement import spread as spread
 from .sections import SEPARATOR as SEPARATOR
-from .sections import AboveZero as AboveZero
-from .sections import FromOne as FromOne
-from .sections import FromZero as FromZero
 from .sections import closest as closest
 from .sections import keys_in as keys_in
 from .sections import list_of as list_of

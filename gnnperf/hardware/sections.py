@@ -12,16 +12,10 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar
 
 import msgspec
-from msgspec import Meta
 
 from gnnperf.core import InputError
 
 Section = TypeVar("Section")
-Count = Annotated[int, Meta(ge=1)]
-AboveZero = Annotated[float, Meta(gt=0.0)]
-FromZero = Annotated[float, Meta(ge=0.0)]
-FromOne = Annotated[float, Meta(ge=1.0)]
-ShareAboveZero = Annotated[float, Meta(gt=0.0, le=1.0)]
 MOST_SHOWN = 12  # names in a message
 MOST_NAMED, LEAST_LIKE = 4, 0.6  # close names in a message; difflib's own cutoff
 SEPARATOR = " | "  # between the parts of a key

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from gnnperf.hardware.sections import AboveZero, Count, FromZero, ShareAboveZero
+from gnnperf.core import AboveZero, Count, FromZero, ShareAboveZero
 
 MEDIA = ("nvlink", "infinity_fabric", "pcie", "network", "loopback", "memory", "storage")
 REFERENCE_CLOCK_HZ = 3.0e9

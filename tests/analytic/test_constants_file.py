@@ -12,8 +12,8 @@ from msgspec import Meta
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.analytic.constants import ContentionConstants, CpuContention
 from gnnperf.analytic.constants_file import constants_from, read_constants, rounded
-from gnnperf.core.errors import InputError, require
-from gnnperf.hardware import UNLIMITED, AboveZero, Bucket, load_cluster, load_device
+from gnnperf.core import AboveZero, InputError, require
+from gnnperf.hardware import UNLIMITED, Bucket, load_cluster, load_device
 from research.fitting.files import write_constants
 from tests.toys import two_rank_graph
 

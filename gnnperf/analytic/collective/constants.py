@@ -10,17 +10,8 @@ import pandas as pd
 
 from gnnperf.analytic.collective.model import CollectiveModel, calls_of
 from gnnperf.analytic.constants_file import constants_from
-from gnnperf.hardware import (
-    COLLECTIVES_GROUP,
-    POINT_TO_POINT,
-    AboveZero,
-    ClusterSpec,
-    FromZero,
-    LinkSpec,
-    is_path,
-    path_of,
-    read_yaml,
-)
+from gnnperf.core import AboveZero, FromZero
+from gnnperf.hardware import COLLECTIVES_GROUP, POINT_TO_POINT, ClusterSpec, LinkSpec, is_path, path_of, read_yaml
 
 SEND_RECV = "send_recv"  # the name of every point-to-point kind here
 REACH = 4.0  # a model covers sizes down to a quarter of the smallest measured one

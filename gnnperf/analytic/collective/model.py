@@ -18,7 +18,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gnnperf.hardware import ClusterSpec, FromZero, ring_hops_between_nodes, ring_terms, touched_bytes
+from gnnperf.core import FromZero
+from gnnperf.hardware import ClusterSpec, ring_hops_between_nodes, ring_terms, touched_bytes
 
 REFERENCE_RANKS = 4.0  # `at_bytes` is for a group of this size
 LARGEST_EXPONENT = 60.0  # exp of it is still far from overflow, and r / (1 + r) is 1

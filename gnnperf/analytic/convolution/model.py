@@ -31,7 +31,8 @@ from gnnperf.analytic.constants_file import shipped
 from gnnperf.analytic.gemm.model import SPLITS, WHOLE, Products, ProductTime, products
 from gnnperf.analytic.memory_bound.constants import MemoryConstants
 from gnnperf.analytic.memory_bound.streams import US, stream_us, sustained_bytes_per_s
-from gnnperf.hardware import AboveZero, DeviceSpec
+from gnnperf.core import AboveZero
+from gnnperf.hardware import DeviceSpec
 
 
 class ConvolutionPass(StrEnum):

@@ -12,8 +12,8 @@ from msgspec import Meta
 
 from gnnperf.analytic.constants_file import constants_from
 from gnnperf.analytic.memory_bound.streams import WIDE_BUS_BITS
-from gnnperf.core import InputError, require
-from gnnperf.hardware import AboveZero, DeviceSpec, FromZero, conf_dir, read_yaml
+from gnnperf.core import AboveZero, FromZero, InputError, require
+from gnnperf.hardware import DeviceSpec, conf_dir, read_yaml
 
 VERSION = 6
 FAMILIES = ("vector", "vector_batched", "matrix", "float8", "float8_block", "float4")

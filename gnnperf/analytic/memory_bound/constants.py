@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gnnperf.analytic.constants_file import shipped
-from gnnperf.hardware import AboveZero, FromZero, require_names
+from gnnperf.core import AboveZero, FromZero
+from gnnperf.hardware import require_names
 
 MEMORY_BOUND_FILE = "memory_bound.yaml"
 ROW_KERNELS = ("layer_norm", "softmax_warp", "softmax_block")
