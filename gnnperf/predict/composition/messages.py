@@ -21,7 +21,8 @@ from omegaconf.errors import (
 )
 
 from gnnperf.core import InputError
-from gnnperf.hardware import GROUPS as CATALOG_GROUPS, unknown_name
+from gnnperf.hardware import GROUPS as CATALOG_GROUPS
+from gnnperf.hardware import unknown_name
 
 OPTUNA = "hydra/sweeper/optuna"
 REMEDY = "see conf/ for every key and its default, or run with --cfg job"
