@@ -8,7 +8,7 @@ in TFLOP/s are turned into tokens/s by the formula of their source: equation 3 o
 others. Baseline: every step reaches half of the peak.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -136,7 +136,7 @@ def tokens(plan: TransformerPlan) -> float:
     return float(plan.schedule.global_batch * plan.model.sequence)
 
 
-def main(argv: Sequence[str]) -> None:
+def main() -> None:
     names = ("GPUs", "peak GiB of", "published tokens/s", "plan", "error %", "half of peak", "error %")
     printed = Table("source", "model", *names)
     errors: list[tuple[float, float]] = []
