@@ -5,6 +5,7 @@ from .categories import in_use as in_use
 from .categories import merged as merged
 from .tables import EDGE_COLUMNS as EDGE_COLUMNS
 from .tables import EVENT_COLUMNS as EVENT_COLUMNS
+from .tables import EVIDENCE_COLUMNS as EVIDENCE_COLUMNS
 from .tables import LAUNCH_COLUMNS as LAUNCH_COLUMNS
 from .tables import NODE_COLUMNS as NODE_COLUMNS
 from .tables import PREDICTION_COLUMNS as PREDICTION_COLUMNS
