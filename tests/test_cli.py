@@ -13,8 +13,7 @@ import yaml
 
 from gnnperf import __version__, cli
 from gnnperf.cli import main
-from gnnperf.core import InputError, Subparsers
-from gnnperf.core.plugins import load_plugin, plugin_names
+from gnnperf.core import InputError, Subparsers, load_plugin, plugin_names
 from gnnperf.core.terminal import BROKEN_PIPE
 from tests.report.search.test_command import RAW as LAYERS
 from tests.shard.test_command import RAW as TABLES

@@ -8,8 +8,7 @@ import pandas as pd
 import pytest
 
 from gnnperf.analytic import Estimate, OpRow
-from gnnperf.graph import build_graph
-from gnnperf.graph.storage import read_graph, write_graph
+from gnnperf.graph import build_graph, read_graph, write_graph
 from gnnperf.hardware import load_device
 from gnnperf.predict.op_estimates import OpEstimates, write_estimates
 from gnnperf.report.compare.compare_cli import _write as write_comparison

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from synthetic import cluster
 
-from gnnperf.core.schema import Source
+from gnnperf.core import Source
 from gnnperf.gnn.checkpoint import save_checkpoint
 from gnnperf.predict import api
 from gnnperf.predict.target import Target

@@ -14,8 +14,7 @@ from synthetic import cluster, load_toys, toy_run
 
 import train
 from gnnperf.cli import main as gnnperf
-from gnnperf.gnn.checkpoint import load_checkpoint
-from gnnperf.gnn.data.recordings import Processor
+from gnnperf.gnn import Processor, load_checkpoint
 from gnnperf.predict.gnn import GnnPredictor
 from research.evaluation.records import read_records
 from tests.command import Command

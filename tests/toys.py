@@ -13,10 +13,8 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from gnnperf.core import schema
-from gnnperf.core.schema import Evidence, NodeType, Relation, Segment
-from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel, take
-from gnnperf.graph.tables import concat_tables
+from gnnperf.core import Evidence, NodeType, Relation, Segment, schema
+from gnnperf.graph import ExecutionGraph, StepLabel, concat_tables, take
 
 DEFAULTS: dict[str, object] = {
     "rank": 0, "step": 0, "thread": -1, "device": -1, "stream": -1, "op_name": None, "event_name": None,

@@ -13,10 +13,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pandas as pd
 
-from gnnperf.core import schema
-from gnnperf.core.schema import DEVICE_KINDS, EventKind, Link
-from gnnperf.graph.build import build_graph
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.core import DEVICE_KINDS, EventKind, Link, schema
+from gnnperf.graph import ExecutionGraph, build_graph
 from gnnperf.trace.table import DeviceInfo, RunTrace, TraceMeta, TraceTable
 
 MAIN = 1  # the thread of host events unless given otherwise

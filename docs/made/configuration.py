@@ -14,7 +14,6 @@ from typing import Any
 
 from docs.made.docstrings import field_docs, summary
 from gnnperf.hardware import CLUSTER_GROUP, ClusterSpec, DeviceSpec, HostSpec, LinkSpec, conf_dir
-from gnnperf.hardware.yaml_spec import DEVICE_KEYS, HOST_KEYS, LINK_KEYS
 from gnnperf.predict import EntryConfig, Request, composed
 from gnnperf.predict.whatif import EDITS
 
@@ -30,9 +29,9 @@ unknown key, a wrong type or a bad value is one message and exit code 2.
 CLUSTER = "hgx8"  # a shipped file that says what its keys mean
 SCRIPTS = (("train.py", "train", EntryConfig), ("predict.py", "predict", Request))
 FILES = (
-    ("Devices", "conf/hardware", DeviceSpec, DEVICE_KEYS),
-    ("Links", "conf/link", LinkSpec, LINK_KEYS),
-    ("Hosts", "conf/host", HostSpec, HOST_KEYS),
+    ("Devices", "conf/hardware", DeviceSpec),
+    ("Links", "conf/link", LinkSpec),
+    ("Hosts", "conf/host", HostSpec),
 )
 
 
@@ -46,8 +45,8 @@ def configuration_page() -> str:
     for name, kind in EDITS.items():
         parts += [f"### {name}\n", summary(kind) + "\n", _table(setting_rows(kind))]
     parts += ["## Files of hardware\n", "A file in one of these folders, or a file of your own by its path.\n"]
-    for title, folder, kind, keys in FILES:
-        parts += [f"### {title}\n", f"{summary(kind)} Files of `{folder}`.\n", _table(setting_rows(kind, keys))]
+    for title, folder, kind in FILES:
+        parts += [f"### {title}\n", f"{summary(kind)} Files of `{folder}`.\n", _table(setting_rows(kind))]
     shipped = (conf_dir(CLUSTER_GROUP) / f"{CLUSTER}.yaml").read_text()
     parts += ["### Clusters\n", f"{summary(ClusterSpec)} Files of `conf/cluster`, for example {CLUSTER}.yaml:\n",
               f"```yaml\n{shipped}```\n"]  # fmt: skip
@@ -65,19 +64,18 @@ def key_rows(config: Any, prefix: str = "") -> Iterator[Row]:
             yield f"{prefix}{field.name}", words(hints[field.name]), _plain(value), given.get(field.name, "")
 
 
-def setting_rows(kind: Any, keys: Iterable[str] | None = None) -> Iterator[Row]:
-    """(key, type, default, meaning) of a dataclass; only `keys` of it, if given."""
+def setting_rows(kind: Any) -> Iterator[Row]:
+    """(key, type, default, meaning) of a dataclass."""
     hints, given = typing.get_type_hints(kind), field_docs(kind)
     for field in dataclasses.fields(kind):
-        if keys is None or field.name in keys:
-            yield field.name, words(hints[field.name]), _default(field), given.get(field.name, "")
+        yield field.name, words(hints[field.name]), _default(field), given.get(field.name, "")
 
 
 def words(hint: Any) -> str:
     """A type as a user would say it."""
     if isinstance(hint, type) and issubclass(hint, Enum):
         return ", ".join(hint.__members__)
-    if isinstance(hint, types.UnionType):
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):
         return " or ".join(words(each) for each in typing.get_args(hint) if each is not Path)
     inner = [words(each) for each in typing.get_args(hint) if each is not Ellipsis]
     if typing.get_origin(hint) in (list, tuple):

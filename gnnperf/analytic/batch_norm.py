@@ -17,11 +17,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnnperf.analytic.constants_file import AboveZero, shipped
+from gnnperf.analytic.constants_file import shipped
 from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, sized
 from gnnperf.analytic.memory_bound.calls import BROADCAST, SCAN_ROW
 from gnnperf.analytic.memory_bound.streams import elementwise_us
 from gnnperf.analytic.roofline import soft_maximum
+from gnnperf.core import AboveZero
 from gnnperf.graph import UnknownCost
 from gnnperf.hardware import DeviceSpec
 

@@ -7,10 +7,10 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from gnnperf.analytic.constants_file import FromOne, constants_from, require_names, shipped
+from gnnperf.analytic.constants_file import constants_from, shipped
 from gnnperf.analytic.cpu.coefficients import OpCoefficients
-from gnnperf.core import NotNegative, require
-from gnnperf.hardware import UNLIMITED, Bucket, ClusterSpec, Contention, conf_dir, read_yaml
+from gnnperf.core import FromOne, NotNegative, require
+from gnnperf.hardware import UNLIMITED, Bucket, ClusterSpec, Contention, conf_dir, read_yaml, require_names
 
 SEGMENTS = ("T1", "T2", "T3", "T4", "T5", "arrive", "exit")
 LAG_CLASSES = ("launch", "stream", "event", "sync", "thread", "copy")

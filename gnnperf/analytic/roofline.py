@@ -6,8 +6,8 @@ from functools import cache
 
 import numpy as np
 
-from gnnperf.analytic.constants_file import AboveZero, FromZero, shipped
-from gnnperf.core import OpFamily
+from gnnperf.analytic.constants_file import shipped
+from gnnperf.core import AboveZero, FromZero, OpFamily
 from gnnperf.hardware import DeviceSpec
 
 MATRIX_FAMILIES = (OpFamily.GEMM, OpFamily.CONV, OpFamily.ATTENTION)

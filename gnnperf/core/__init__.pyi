@@ -35,10 +35,15 @@ from .progress import task as task
 from .schema.features import NUM_TEXT_FEATURES as NUM_TEXT_FEATURES
 from .schema.features import WORK_FEATURES as WORK_FEATURES
 from .schema.parquet import read_parquet as read_parquet
+from .schema.ranges import AboveZero as AboveZero
+from .schema.ranges import Count as Count
+from .schema.ranges import FromOne as FromOne
+from .schema.ranges import FromZero as FromZero
 from .schema.ranges import LogHigh as LogHigh
 from .schema.ranges import LogLow as LogLow
 from .schema.ranges import NotNegative as NotNegative
 from .schema.ranges import Share as Share
+from .schema.ranges import ShareAboveZero as ShareAboveZero
 from .schema.ranges import Unbounded as Unbounded
 from .schema.ranges import checked as checked
 from .schema.ranges import checked_json as checked_json

@@ -1,7 +1,6 @@
 from .families import Plan as Plan
 from .families import build_graph_of as build_graph_of
 from .families import drawn_graphs as drawn_graphs
-from .families import misplaced as misplaced
 from .families import rank_tensors as rank_tensors
 from .families import read_plan as read_plan
 from .families import step_work as step_work
@@ -44,7 +43,6 @@ from .recommendation.plan import parts_of as parts_of
 from .recommendation.read import is_recommendation as is_recommendation
 from .recommendation.read import placement_as_written as placement_as_written
 from .recommendation.read import recommendation_from as recommendation_from
-from .sections import section as section
 from .shapes import Argument as Argument
 from .shapes import Shape as Shape
 from .shapes import each as each
@@ -58,6 +56,7 @@ from .transformer.items import Op as Op
 from .transformer.items import Transfer as Transfer
 from .transformer.lengths import read_lengths as read_lengths
 from .transformer.memory import held_bytes as held_bytes
+from .transformer.memory import misplaced_groups as misplaced_groups
 from .transformer.pass_work import ItemTable as ItemTable
 from .transformer.pass_work import PlanRuns as PlanRuns
 from .transformer.pass_work import Run as Run

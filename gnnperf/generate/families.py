@@ -12,7 +12,7 @@ from gnnperf.generate.recommendation.read import is_recommendation, recommendati
 from gnnperf.generate.transformer.build import build_plan
 from gnnperf.generate.transformer.flops import step_work_of
 from gnnperf.generate.transformer.lengths import drawn_steps
-from gnnperf.generate.transformer.memory import misplaced_groups, stage_tensors
+from gnnperf.generate.transformer.memory import stage_tensors
 from gnnperf.generate.transformer.plan import TransformerPlan
 from gnnperf.generate.transformer.read import plan_from
 from gnnperf.generate.transformer.routing import drawn_loads, has_skew, with_load
@@ -76,8 +76,3 @@ def step_work(plan: Plan) -> StepWork:
     if isinstance(plan, RecommendationPlan):
         return StepWork(samples=float(plan.batch), dtype=plan.model.dtype)
     return StepWork(samples=float(plan.training.batch * plan.replicas.data), dtype=plan.training.dtype)
-
-
-def misplaced(plan: Plan, ranks_per_node: int) -> tuple[str, ...]:
-    """Sentences about groups that leave their machine although they would fit into one; replicas fill machines."""
-    return misplaced_groups(plan, ranks_per_node) if isinstance(plan, TransformerPlan) else ()

@@ -29,7 +29,6 @@ from .finetune import begin_from as begin_from
 from .finetune import load_start as load_start
 from .intervals.devices import DeviceIntervals as DeviceIntervals
 from .intervals.devices import group_names as group_names
-from .intervals.devices import load_device_intervals as load_device_intervals
 from .intervals.devices import shipped_intervals as shipped_intervals
 from .intervals.nodes import NodeIntervals as NodeIntervals
 from .intervals.nodes import estimate_table as estimate_table

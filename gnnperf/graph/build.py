@@ -241,17 +241,12 @@ def correct_clocks(run: RunTrace) -> RunTrace:
     return replace(run, tables=tables, warnings=(*run.warnings, *note))
 
 
-def graph_of_corrected(run: RunTrace) -> ExecutionGraph:
-    """The graph of a run whose clocks are right. An order-preserving warp of its times changes labels only."""
-    return _joined(run).validate()
-
-
 # Columns of nodes that collective nodes and hardware are made of.
 FOR_OTHERS = ["node_type", "rank", "step", "op_name", "phase", "dtype", "collective", "group_size"]
 
 
-def _joined(run: RunTrace) -> ExecutionGraph:
-    """The graph of all ranks, which is not checked yet."""
+def graph_of_corrected(run: RunTrace) -> ExecutionGraph:
+    """The graph of a run whose clocks are right. An order-preserving warp of its times changes labels only."""
     base = run_base_time_ns(run)
     events = [rank_events(table, base) for table in run.tables]
     windows = step_windows(events)
@@ -295,7 +290,7 @@ def _joined(run: RunTrace) -> ExecutionGraph:
         ranks=numbers, world_size=run.world_size, device_names=device_names,
         placement=placement, tables=table_counts(run.card),
         counts=dict(counts) | joint.counts, warnings=(*run.warnings, *warnings),
-    )  # fmt: skip
+    ).validate()  # fmt: skip
 
 
 def _rank_graphs(events: list[RankEvents], windows: StepWindows) -> list[RankGraph]:

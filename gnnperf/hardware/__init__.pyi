@@ -26,6 +26,13 @@ from .placement import placement_of as placement_of
 from .placement import progression as progression
 from .placement import ranks_per_machine as ranks_per_machine
 from .placement import spread as spread
+from .sections import SEPARATOR as SEPARATOR
+from .sections import closest as closest
+from .sections import keys_in as keys_in
+from .sections import list_of as list_of
+from .sections import require_names as require_names
+from .sections import section as section
+from .sections import value_as as value_as
 from .spec import ANY_DEVICE as ANY_DEVICE
 from .spec import HIERARCHICAL as HIERARCHICAL
 from .spec import ClusterSpec as ClusterSpec
@@ -43,7 +50,6 @@ from .yaml_spec import GROUPS as GROUPS
 from .yaml_spec import PLAN_GROUP as PLAN_GROUP
 from .yaml_spec import REFERENCE_HOST as REFERENCE_HOST
 from .yaml_spec import SUFFIXES as SUFFIXES
-from .yaml_spec import closest as closest
 from .yaml_spec import cluster_from as cluster_from
 from .yaml_spec import conf_dir as conf_dir
 from .yaml_spec import device_from as device_from

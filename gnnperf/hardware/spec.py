@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from gnnperf.core import AboveZero, Count, FromZero, ShareAboveZero
+
 MEDIA = ("nvlink", "infinity_fabric", "pcie", "network", "loopback", "memory", "storage")
 REFERENCE_CLOCK_HZ = 3.0e9
 ANY_DEVICE = "any"
@@ -12,9 +14,9 @@ FASTEST, HIERARCHICAL = "fastest", "hierarchical"
 class Measured:
     """A calibrated quantity, in the unit its name ends with."""
 
-    value: float  # the median over rounds
-    low: float  # a repeat of the calibration is expected above
-    high: float  # ... and below
+    value: FromZero  # the median over rounds
+    low: FromZero  # a repeat of the calibration is expected above
+    high: FromZero  # ... and below
 
 
 @dataclass(frozen=True)
@@ -24,25 +26,25 @@ class DeviceSpec:
     name: str  # catalog name, e.g. "v100_sxm2_32gb"
     kind: str  # "gpu" or "cpu"
     # peak FLOP/s by dtype, dense; key "float32" without, "float32_matrix" with matrix units
-    flops_per_s: dict[str, float]
-    memory_bandwidth_bytes_per_s: float  # data-sheet DRAM bandwidth
-    l2_bytes: float  # last-level cache
-    num_sms: int  # SMs or compute units (CPU: cores)
+    flops_per_s: dict[str, AboveZero]
+    memory_bandwidth_bytes_per_s: AboveZero  # data-sheet DRAM bandwidth
+    l2_bytes: AboveZero  # last-level cache
+    num_sms: Count  # SMs or compute units (CPU: cores)
     # boost clock, behind the rates without matrix units (shipped CPUs: base clock, which all cores keep)
-    clock_hz: float
-    memory_bytes: float  # capacity
-    power_limit_w: float | None = None  # board power; None unknown
+    clock_hz: AboveZero
+    memory_bytes: AboveZero  # capacity
+    power_limit_w: AboveZero | None = None  # board power; None unknown
     architecture: str = ""  # generation, e.g. "ampere": what a split by generation leaves out together; "" unknown
-    lanes_per_sm: int | None = None  # float32 multiply-adds an SM finishes per clock; None unknown
-    base_clock_hz: float | None = None  # guaranteed under the power limit; None not published
-    matrix_clock_hz: float | None = None  # behind the rates with matrix units; None: clock_hz
-    memory_bus_bits: int | None = None  # width of the memory bus; None unknown
-    memory_pin_bits_per_s: float | None = None  # data rate of one pin of it; None unknown
+    lanes_per_sm: Count | None = None  # float32 multiply-adds an SM finishes per clock; None unknown
+    base_clock_hz: AboveZero | None = None  # guaranteed under the power limit; None not published
+    matrix_clock_hz: AboveZero | None = None  # behind the rates with matrix units; None: clock_hz
+    memory_bus_bits: Count | None = None  # width of the memory bus; None unknown
+    memory_pin_bits_per_s: AboveZero | None = None  # data rate of one pin of it; None unknown
     # peak rate of matrix units with 2:4 sparse operands over the dense rate; 1: no such units
-    sparse_matrix_speedup: float = 1.0
-    launch_floor_us: float = 2.0  # the shortest kernel
-    sustained_flops_share: float = 0.65  # sustained / peak FLOP rate (vendor derating until calibrated)
-    sustained_bandwidth_share: float = 0.80  # sustained / peak bandwidth
+    sparse_matrix_speedup: AboveZero = 1.0
+    launch_floor_us: FromZero = 2.0  # the shortest kernel
+    sustained_flops_share: ShareAboveZero = 0.65  # sustained / peak FLOP rate (vendor derating until calibrated)
+    sustained_bandwidth_share: ShareAboveZero = 0.80  # sustained / peak bandwidth
     # names a trace or a table may use, matched case-insensitively ("Tesla V100-SXM2-32GB")
     aliases: tuple[str, ...] = ()
     source: str = ""  # where the numbers come from
@@ -59,19 +61,19 @@ class LinkSpec:
     """One link class."""
 
     name: str
-    bandwidth_bytes_per_s: float  # per device and direction, data sheet
-    latency_us: float  # one hop
-    sustained_bandwidth_share: float = 0.80  # sustained / peak
+    bandwidth_bytes_per_s: AboveZero  # per device and direction, data sheet
+    latency_us: FromZero  # one hop
+    sustained_bandwidth_share: ShareAboveZero = 0.80  # sustained / peak
     source: str = ""  # where the numbers come from
     medium: str = ""  # one of MEDIA; "" unknown
     # between two devices, per direction, where a device's links lead to different peers; None: all of it (switched, or
     # one link)
-    pair_bandwidth_bytes_per_s: float | None = None
+    pair_bandwidth_bytes_per_s: AboveZero | None = None
     # the switches can add up (NVLS, SHARP); whether a job uses it is the library's choice
     in_network_reduction: bool = False
     # where a token bucket limits the bandwidth (tc tbf, instances of clouds): so much passes after a pause before the
     # limit is felt; None: not limited so, or not stated
-    bucket_bytes: float | None = None
+    bucket_bytes: AboveZero | None = None
 
     @property
     def sustained_bytes_per_s(self) -> float:
@@ -84,13 +86,13 @@ class HostSpec:
     """A host processor: what host overheads scale with."""
 
     name: str
-    clock_hz: float  # highest clock of one core
-    work_per_clock: float  # of one thread, relative to a Skylake-SP core
-    num_cores: int  # per socket
+    clock_hz: AboveZero  # highest clock of one core
+    work_per_clock: AboveZero  # of one thread, relative to a Skylake-SP core
+    num_cores: Count  # per socket
     aliases: tuple[str, ...] = ()  # names a trace or /proc/cpuinfo may use
     source: str = ""  # where the numbers come from, and what is an assumption
     # per socket: channels x transfers per second x 8 bytes; None not stated
-    memory_bandwidth_bytes_per_s: float | None = None
+    memory_bandwidth_bytes_per_s: AboveZero | None = None
 
     @property
     def single_thread_speed(self) -> float:
@@ -107,10 +109,10 @@ class ClusterSpec:
     intra: LinkSpec  # link between ranks of one node
     inter: LinkSpec  # link between nodes
     host_link: LinkSpec  # link between host memory and device (PCIe), for copies
-    ranks_per_node: int = 8  # ranks sharing `intra`
-    host_speed: float = 1.0  # host single-thread speed relative to the host that the overheads hold for
+    ranks_per_node: Count = 8  # ranks sharing `intra`
+    host_speed: AboveZero = 1.0  # host single-thread speed relative to the host that the overheads hold for
     metadata: dict[str, str] = field(default_factory=dict)
-    nodes: int | None = None  # how many nodes the ranks are divided over, in equal blocks; None: as many as they need
+    nodes: Count | None = None  # how many nodes the ranks are divided over, in equal blocks; None: as many as they need
     host: HostSpec | None = None  # the processor of a node; None unknown
     # per rank the processor cores it is bound to, numbered over nodes; empty: a node's ranks share them
     core_sets: tuple[tuple[int, ...], ...] = ()
@@ -119,10 +121,10 @@ class ClusterSpec:
     collectives: dict[str, str] = field(default_factory=dict)
     # over several nodes: the "fastest" that the library has, or "hierarchical", machine by machine
     all_reduce: str = FASTEST
-    host_sockets: int | None = None  # processors of a node; None not stated
+    host_sockets: Count | None = None  # processors of a node; None not stated
     storage: LinkSpec | None = None  # drives of a node, as much of them as one device has to itself; None: not stated
     # ways out of a node, each as `inter`; None: one for each GPU, one for all ranks on CPUs
-    adapters_per_node: int | None = None
+    adapters_per_node: Count | None = None
 
     @property
     def adapters(self) -> int:

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from gnnperf.core import InputError
+from gnnperf.core import InputError, untrusted
 
 MAX_FILE_BYTES = 1 << 20
 MAX_DEPTH = 24
@@ -32,17 +32,13 @@ _RESOLVER = yaml.SafeLoader("")
 
 def read_yaml(path: Path) -> dict[str, object]:
     """The mapping in a YAML file; refuses other content, more than plain values, and large or irregular files."""
-    try:
+    with untrusted.reading(path, remedy="check path and permissions"):
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
             raise InputError("is not a file", where=str(path), remedy="name a YAML file")
         if status.st_size > MAX_FILE_BYTES:
             raise InputError(f"file has more than {MAX_FILE_BYTES} bytes", where=str(path), remedy="name a YAML file")
         text = path.read_bytes()[: MAX_FILE_BYTES + 1].decode("utf-8")
-    except InputError:
-        raise
-    except (OSError, ValueError) as error:  # ValueError: not UTF-8, or a path with a null character
-        raise InputError(f"cannot be read ({error})", where=str(path), remedy="check path and permissions") from None
     result = parse_yaml(text, str(path))
     if not isinstance(result, dict) or not all(isinstance(key, str) for key in result):
         raise InputError("is not a mapping of names to values", where=str(path))

@@ -1,14 +1,14 @@
 """Plain values -> specifications, with every key and value checked before a spec exists."""
 
-import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import MISSING, asdict, fields
-from difflib import SequenceMatcher
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields
 from pathlib import Path
+from typing import TypeVar
 
 import gnnperf
-from gnnperf.core import InputError, require
+from gnnperf.core import InputError, require, require_numbers
 from gnnperf.hardware import spec
+from gnnperf.hardware.sections import closest, keys_in, list_of, section, value_as
 from gnnperf.hardware.strict_yaml import read_yaml
 
 # Where the shipped YAML lies: `conf/` of a checkout, else `conf/` inside the installed package.
@@ -31,7 +31,6 @@ COLLECTIVES_GROUP = "analytic/collective_models"  # no folder of its own: Hydra 
 PLAN_GROUP = "plan"
 GROUPS = (DEVICE_GROUP, CLUSTER_GROUP, LINK_GROUP, HOST_GROUP, PLAN_GROUP)
 SUFFIXES = (".yaml", ".yml")
-MOST_NAMED, LEAST_LIKE = 4, 0.6  # names in a message; difflib's own cutoff
 
 
 def names_in(group: str) -> tuple[str, ...]:
@@ -67,17 +66,6 @@ def unknown_name(name: str, group: str, names: Sequence[str]) -> InputError:
     )
 
 
-def closest(name: str, names: Iterable[str]) -> list[str]:
-    """Names spelled like `name`, as a whole or in as many first letters; best first, at most MOST_NAMED."""
-    requested = name.lower().replace("-", "_").replace(" ", "_")
-    alike = {
-        known: max(SequenceMatcher(None, requested, known[:length]).ratio() for length in (None, len(requested)))
-        for known in names
-    }
-    near = [known for known, share in alike.items() if share >= LEAST_LIKE]
-    return sorted(near, key=lambda known: -alike[known])[:MOST_NAMED]
-
-
 def in_a_row(links: Sequence[spec.LinkSpec], where: str) -> spec.LinkSpec:
     """The link that behaves like several in a row: the slowest rules, latencies add.
 
@@ -100,46 +88,24 @@ LEAST, MOST = 1e-12, 1e24  # of a quantity other than 0, in its unit: beyond it 
 KINDS = ("gpu", "cpu")
 DTYPES = ("float64", "float32", "float16", "bfloat16", "float8", "float4", "int8")
 DTYPE_KEYS = tuple(dtype + unit for dtype in DTYPES for unit in ("", "_matrix"))
-
-# key -> kind of value; required are those whose field has no default
-DEVICE_KEYS = {
-    "name": "text", "kind": "text", "flops_per_s": "rates", "memory_bandwidth_bytes_per_s": "positive",
-    "l2_bytes": "positive", "num_sms": "count", "clock_hz": "positive", "memory_bytes": "positive",
-    "power_limit_w": "positive or null", "architecture": "text", "lanes_per_sm": "count or null",
-    "base_clock_hz": "positive or null", "matrix_clock_hz": "positive or null", "memory_bus_bits": "count or null",
-    "memory_pin_bits_per_s": "positive or null", "sparse_matrix_speedup": "positive", "launch_floor_us": "not negative",
-    "sustained_flops_share": "share", "sustained_bandwidth_share": "share", "aliases": "texts", "source": "text",
-    "measured": "measured", "host": "measured", "provenance": "text mapping",
-}  # fmt: skip
-LINK_KEYS = {
-    "name": "text", "bandwidth_bytes_per_s": "positive", "latency_us": "not negative",
-    "sustained_bandwidth_share": "share", "source": "text", "medium": "medium", "in_network_reduction": "flag",
-    "pair_bandwidth_bytes_per_s": "positive or null", "bucket_bytes": "positive or null",
-}  # fmt: skip
-HOST_KEYS = {
-    "name": "text", "clock_hz": "positive", "work_per_clock": "positive", "num_cores": "count", "aliases": "texts",
-    "source": "text", "memory_bandwidth_bytes_per_s": "positive or null",
-}  # fmt: skip
-CLUSTER_KEYS = {
-    "name": "text", "device": "text", "intra": "link", "inter": "link", "host_link": "link", "ranks_per_node": "count",
-    "host_speed": "positive", "nodes": "count or null", "host": "host",
-    "default_for": "texts", "metadata": "text mapping", "collectives": "collectives", "all_reduce": "all_reduce",
-    "host_sockets": "count or null", "storage": "link or null", "adapters_per_node": "count or null",
-}  # fmt: skip
-CHOICES: dict[str, tuple[object, ...]] = {
-    "medium": (*spec.MEDIA, ""), "flag": (True, False), "all_reduce": (spec.FASTEST, spec.HIERARCHICAL),
-}  # fmt: skip
+OF_RUNS, DEFAULT_FOR = "core_sets", "default_for"  # what no file states; what is of files only
+CLUSTER_KEYS = (*(f.name for f in fields(spec.ClusterSpec) if f.name != OF_RUNS), DEFAULT_FOR)
+LINKS = ("intra", "inter", "host_link", "storage")
+ALGORITHMS = (spec.FASTEST, spec.HIERARCHICAL)
 REFERENCE_HOST = "epyc_7763"  # of the shipped host overheads (conf/analytic/gpu.yaml); unknown hosts count as it
 PATH = "path"  # key of a link's mapping: links in a row
 FROM_CATALOG = "link"  # key of a link's mapping: the shipped link that the other keys change
+SpecT = TypeVar("SpecT")
 
 
-def device_from(raw: dict[str, object], where: str) -> spec.DeviceSpec:
+def device_from(raw: object, where: str) -> spec.DeviceSpec:
     """A DeviceSpec from its mapping; refuses unknown and missing keys, wrong types, values out of range."""
-    values = _checked(raw, DEVICE_KEYS, spec.DeviceSpec, where)
-    if values["kind"] not in KINDS:
-        raise InputError(f"kind is {values['kind']!r}", where=where, allowed=", ".join(KINDS))
-    return spec.DeviceSpec(**values)  # type: ignore[arg-type]
+    device = _spec(spec.DeviceSpec, raw, where)
+    require(device.kind in KINDS, f"{where}.kind", device.kind, ", ".join(KINDS))
+    keys_in(device.flops_per_s, DTYPE_KEYS, f"{where}.flops_per_s", needed=("float32",))
+    for name, one in (*device.measured.items(), *device.host.items()):
+        require(one.low <= one.value <= one.high, f"{where}.{name}", one.value, f"{one.low} to {one.high}, its bounds")
+    return device
 
 
 def link_from(raw: object, where: str) -> spec.LinkSpec:
@@ -150,18 +116,15 @@ def link_from(raw: object, where: str) -> spec.LinkSpec:
     if isinstance(raw, str):
         path = path_of(raw, LINK_GROUP)
         return link_from(read_yaml(path), str(path))
-    if not isinstance(raw, dict):
-        raise InputError(f"{raw!r} is not a link", where=where, allowed=f"a name, or {', '.join(LINK_KEYS)}")
-    if PATH in raw:
-        links = raw[PATH]
-        if set(raw) != {PATH} or not isinstance(links, list):
-            raise InputError(f"{raw!r} is not a path of links", where=where, allowed=f"{{{PATH}: [link, link, ...]}}")
-        return in_a_row([link_from(each, f"{where}, {PATH}[{place}]") for place, each in enumerate(links)], where)
-    if FROM_CATALOG not in raw:
-        return spec.LinkSpec(**_checked(raw, LINK_KEYS, spec.LinkSpec, where))  # type: ignore[arg-type]
-    shipped = link_from(str(raw[FROM_CATALOG]), where)
-    changes = {key: value for key, value in raw.items() if key != FROM_CATALOG}
-    return spec.LinkSpec(**_checked({**asdict(shipped), **changes}, LINK_KEYS, spec.LinkSpec, where))  # type: ignore[arg-type]
+    if isinstance(raw, Mapping) and PATH in raw:
+        links = list_of(keys_in(raw, (PATH,), where)[PATH], f"{where}.{PATH}")
+        return in_a_row([link_from(each, f"{where}.{PATH}[{place}]") for place, each in enumerate(links)], where)
+    if isinstance(raw, Mapping) and FROM_CATALOG in raw:
+        shipped = asdict(link_from(str(raw[FROM_CATALOG]), where))
+        raw = {**shipped, **{key: value for key, value in raw.items() if key != FROM_CATALOG}}
+    link = _spec(spec.LinkSpec, raw, where)
+    require(link.medium in (*spec.MEDIA, ""), f"{where}.medium", link.medium, ", ".join(spec.MEDIA))
+    return link
 
 
 def host_from(raw: object, where: str) -> spec.HostSpec:
@@ -169,12 +132,10 @@ def host_from(raw: object, where: str) -> spec.HostSpec:
     if isinstance(raw, str):
         path = path_of(raw, HOST_GROUP)
         return host_from(read_yaml(path), str(path))
-    if not isinstance(raw, dict):
-        raise InputError(f"{raw!r} is not a host", where=where, allowed=f"a name, or {', '.join(HOST_KEYS)}")
-    return spec.HostSpec(**_checked(raw, HOST_KEYS, spec.HostSpec, where))  # type: ignore[arg-type]
+    return _spec(spec.HostSpec, raw, where)
 
 
-def cluster_from(raw: dict[str, object], device: spec.DeviceSpec, where: str) -> spec.ClusterSpec:
+def cluster_from(raw: object, device: spec.DeviceSpec, where: str) -> spec.ClusterSpec:
     """A ClusterSpec of `device`s from its mapping.
 
     The host overheads hold for REFERENCE_HOST; another `host` moves them: host_speed, unless it is given, is the ratio
@@ -183,107 +144,26 @@ def cluster_from(raw: dict[str, object], device: spec.DeviceSpec, where: str) ->
     Raises:
         InputError: unknown or missing key, unknown name, wrong type, value out of range.
     """
-    values = _checked(raw, CLUSTER_KEYS, spec.ClusterSpec, where)
-    values.pop("default_for", None)
-    host = values.get("host")
-    if isinstance(host, spec.HostSpec) and "host_speed" not in values:
-        reference = host_from(REFERENCE_HOST, where)
-        values["host_speed"] = host.single_thread_speed / reference.single_thread_speed
-    return spec.ClusterSpec(**{**values, "device": device})  # type: ignore[arg-type]
-
-
-def _checked(raw: dict[str, object], keys: dict[str, str], made: type, where: str) -> dict[str, object]:
-    for key in raw:
-        if key not in keys:
-            raise InputError(f"unknown key {key!r}", where=where, allowed=", ".join(keys))
-    required = [f.name for f in fields(made) if f.default is MISSING and f.default_factory is MISSING]
-    missing = [key for key in required if key not in raw]
-    if missing:
-        raise InputError(f"key {missing[0]!r} is missing", where=where, allowed=f"with {', '.join(required)}",
-                         remedy="start from a file of the catalog and change single keys")  # fmt: skip
-    return {key: _value(value, keys[key], f"{where}, key {key!r}") for key, value in raw.items()}
-
-
-def _value(value: object, kind: str, where: str) -> object:
-    if kind == "link or null" and value is None:
-        return None
-    structured: dict[str, Callable[[object, str], object]] = {
-        "link": link_from, "link or null": link_from, "host": host_from, "measured": _measured, "rates": _rates,
-        "collectives": _collectives,
-    }  # fmt: skip
-    if kind in structured:
-        return structured[kind](value, where)
-    if kind in ("text", "texts", "text mapping"):
-        return _texts(value, kind, where)
-    if kind in CHOICES:
-        if not any(type(value) is type(choice) and value == choice for choice in CHOICES[kind]):
-            raise InputError(f"{value!r} is not known", where=where, allowed=", ".join(map(str, CHOICES[kind])))
-        return value
-    kind, _, nullable = kind.partition(" or ")
-    return None if nullable and value is None else _number(value, kind, where)
-
-
-def _collectives(value: object, where: str) -> dict[str, str]:
-    """Models by device; one name is for every device, null for none."""
-    named = {} if value is None else value if isinstance(value, dict) else {spec.ANY_DEVICE: value}
-    if not all(isinstance(text, str) for pair in named.items() for text in pair):
-        allowed = "a name or a .yaml file, or a mapping of devices to them"
-        raise InputError(f"{value!r} names no collective models", where=where, allowed=allowed)
-    texts = {str(device): str(name) for device, name in named.items()}
-    for name in texts.values():
+    values = {**keys_in(raw, CLUSTER_KEYS, where), "device": device}
+    value_as(values.pop(DEFAULT_FOR, []), tuple[str, ...], f"{where}.{DEFAULT_FOR}")
+    for key in LINKS:
+        if values.get(key) is not None:
+            values[key] = link_from(values[key], f"{where}.{key}")
+    if values.get("host") is not None:
+        host = values["host"] = host_from(values["host"], f"{where}.host")
+        speed = host.single_thread_speed / host_from(REFERENCE_HOST, where).single_thread_speed
+        values.setdefault("host_speed", speed)
+    named = values.pop("collectives", None)  # models by device; one name is for every device, null for none
+    if named is not None:
+        values["collectives"] = named if isinstance(named, Mapping) else {spec.ANY_DEVICE: named}
+    cluster = _spec(spec.ClusterSpec, values, where)
+    for name in cluster.collectives.values():
         path_of(name, COLLECTIVES_GROUP)
-    return texts
+    require(cluster.all_reduce in ALGORITHMS, f"{where}.all_reduce", cluster.all_reduce, ", ".join(ALGORITHMS))
+    return cluster
 
 
-def _rates(value: object, where: str) -> dict[str, float]:
-    if not isinstance(value, dict) or "float32" not in value:
-        raise InputError(f"{value!r} is not a table of rates with at least float32", where=where)
-    unknown = [k for k in value if k not in DTYPE_KEYS]
-    if unknown:
-        raise InputError(f"unknown dtype {unknown[0]!r}", where=where, allowed=", ".join(DTYPE_KEYS))
-    return {str(k): float(_number(v, "positive", f"{where}, {k}")) for k, v in value.items()}
-
-
-def _measured(value: object, where: str) -> dict[str, spec.Measured]:
-    if not isinstance(value, dict) or not all(isinstance(k, str) for k in value):
-        raise InputError(f"{value!r} is not a table of quantities", where=where)
-    measured = {}
-    for name, result in value.items():
-        of = f"{where}, {name}"
-        if not isinstance(result, dict) or set(result) != {"value", "low", "high"}:
-            raise InputError(f"{result!r} is no measured quantity", where=of, allowed="value, low and high")
-        middle, low, high = (float(_number(result[key], "not negative", of)) for key in ("value", "low", "high"))
-        if not low <= middle <= high:
-            raise InputError(f"value {middle} lies outside {low} to {high}", where=of, allowed="low <= value <= high")
-        measured[name] = spec.Measured(middle, low, high)
-    return measured
-
-
-def _texts(value: object, kind: str, where: str) -> object:
-    if kind == "text" and isinstance(value, str):
-        return value
-    if kind == "texts" and isinstance(value, list) and all(isinstance(v, str) for v in value):
-        return tuple(value)
-    if kind == "text mapping" and isinstance(value, dict) and all(isinstance(v, str) for v in value.values()):
-        return {str(k): v for k, v in value.items()}
-    raise InputError(f"{value!r} has type {type(value).__name__}", where=where, allowed=kind)
-
-
-def _number(value: object, kind: str, where: str) -> float | int:
-    if isinstance(value, str):  # YAML 1.1 reads 9e11 as text, because the exponent has no sign
-        try:
-            value = float(value)
-        except ValueError:
-            raise InputError(f"{value!r} is not a number", where=where, allowed=f"a number: {kind}") from None
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise InputError(f"{value!r} has type {type(value).__name__}", where=where, allowed=f"a number: {kind}")
-    ranges = {
-        "count": value >= 1 and value == int(value) if math.isfinite(value) else False,
-        "share": 0 < value <= 1,
-        "not negative": value >= 0,
-    }
-    if not math.isfinite(value) or not ranges.get(kind, value > 0):
-        raise InputError(f"value {value} is out of range", where=where, allowed=f"a number: {kind}")
-    if value != 0 and not LEAST <= abs(value) <= MOST:
-        raise InputError(f"value {value} is out of range", where=where, allowed=f"{LEAST:g} to {MOST:g}")
-    return int(value) if kind == "count" else float(value)
+def _spec(kind: type[SpecT], raw: object, where: str) -> SpecT:
+    result = section(kind, raw, where)
+    require_numbers(asdict(result), where, LEAST, MOST)  # type: ignore[call-overload]
+    return result

@@ -1,3 +1,4 @@
+from .edits import TIME_ONLY as TIME_ONLY
 from .edits import memory_edits as memory_edits
 from .effects import without_compiler as without_compiler
 from .given import Variant as Variant

@@ -11,7 +11,6 @@ from .composition import composed as composed
 from .composition import entry_point as entry_point
 from .composition.entry import EntryConfig as EntryConfig
 from .coverage import check_covered as check_covered
-from .gnn import predictor_of as predictor_of
 from .rank_memory import memory_ahead as memory_ahead
 from .request import Mode as Mode
 from .request import Request as Request

@@ -347,9 +347,11 @@ class Setup:
         plan = self.request.plan_spec()
         if plan is None:
             return ()
-        from gnnperf.generate import misplaced
+        from gnnperf.generate import TransformerPlan, misplaced_groups
 
-        return misplaced(plan, self.target.cluster.ranks_per_node)
+        if not isinstance(plan, TransformerPlan):
+            return ()
+        return misplaced_groups(plan, self.target.cluster.ranks_per_node)
 
     def predict(self) -> Prediction:
         """Latency of every node of the step."""

@@ -111,9 +111,8 @@ def _edited_plan(plan: Plan, edits: Sequence[Edit]) -> Plan | None:
     """The plan that states the edits; None: its keys do not."""
     from gnnperf import whatif
     from gnnperf.generate import TransformerPlan
+    from gnnperf.memory import TIME_ONLY
 
-    keep_memory = (whatif.OpLatency, whatif.Straggler, whatif.InputStall, whatif.DeclarePause, whatif.ChangeLink,
-                   whatif.ChangeCluster, whatif.ChangeDevice, whatif.Block)  # fmt: skip
     for edit in edits:
         if isinstance(plan, TransformerPlan) and isinstance(edit, whatif.ScaleBatch):
             schedule = plan.schedule
@@ -121,7 +120,7 @@ def _edited_plan(plan: Plan, edits: Sequence[Edit]) -> Plan | None:
             if not (micro.is_integer() and step.is_integer()):
                 return None
             plan = replace(plan, schedule=replace(schedule, micro_batch=int(micro), global_batch=int(step)))
-        elif not isinstance(edit, keep_memory):
+        elif not isinstance(edit, TIME_ONLY):
             return None
     return plan
 

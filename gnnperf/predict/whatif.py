@@ -17,7 +17,7 @@ from typing import Any
 
 from gnnperf import whatif
 from gnnperf.core import InputError, require_numbers
-from gnnperf.generate import section
+from gnnperf.hardware import section
 
 KEY = "whatif"
 EXAMPLE = "whatif=[{latency:{op:aten::mm,factor:0.5}},{straggler:{rank:1,factor:1.3}}]"
@@ -51,11 +51,6 @@ def read_edits(entries: Sequence[Any]) -> tuple[whatif.Edit, ...]:
     return tuple(_edit(entry, f"{KEY}[{place}]") for place, entry in enumerate(entries))
 
 
-def edit_settings() -> dict[str, tuple[str, ...]]:
-    """Edit -> its settings, the first of which `parse_edit` takes without a name."""
-    return {name: tuple(f.name for f in fields(kind)) for name, kind in EDITS.items()}
-
-
 def written(edit: whatif.Edit) -> str:
     """An edit as `parse_edit` reads it, e.g. batch=factor:2; of another callable the name of its class."""
     name = next((name for name, kind in EDITS.items() if kind is type(edit)), None)
@@ -74,12 +69,11 @@ def parse_edit(text: str) -> dict[str, dict[str, int | float | str]]:
         InputError: no such edit, or no such setting.
     """
     name, has_value, value = text.partition("=")
-    known = edit_settings()
-    if name not in known:
+    if name not in EDITS:
         raise _unknown(name, f"--what-if {text}")
     if not has_value:
         return {name: {}}
-    first, *_ = settings = known[name]
+    first, *_ = settings = [f.name for f in fields(EDITS[name])]  # the first one goes without its name
     parts = value.split(",")
     if parts[0].partition(":")[0] not in settings:
         return {name: {first: _value(value)}}

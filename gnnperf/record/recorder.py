@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch.distributed as dist
 
-from gnnperf.core import InputError, files
+from gnnperf.core import InputError, files, untrusted
 from gnnperf.record import card, host_state, machine, profiler_cost
 from gnnperf.record.card import Description
 from gnnperf.record.step_clock import garbage_set_aside
@@ -115,13 +115,11 @@ def record(
 def _open(folder: Path, about: Description, rank: int) -> Path:
     """The run directory, without what an earlier attempt of this rank left in it."""
     card.reserve(folder)
-    try:
+    with untrusted.reading(folder, "cannot be written"):
         for name in (card.trace_name(rank), card.execution_trace_name(rank), card.part_name(rank)):
             (folder / name).unlink(missing_ok=True)
         if rank == 0:
             card.write_status(folder, about, card.RECORDING)
-    except OSError as error:
-        raise InputError(f"cannot be written ({error.strerror})", where=str(folder)) from error
     if dist.is_available() and dist.is_initialized():
         machine.barrier()  # no rank's earlier files are left when rank 0 begins to look for new ones
     return folder

@@ -186,7 +186,7 @@ def _reading(shape: Shape, call: Call, sequence: Sequence) -> tuple[tuple[int, .
     if not at:
         return ((), False) if len(shape) > 2 else None
     if len(shape) < 3:
-        return _flat(shape, call, sequence, at)
+        return _flat(shape, call, sequence)
     if is_attention(name) and len(shape) > 3:
         return (len(shape) + length_place(name),), False
     if shape[-2:] == (length, length) and sequence.has_scores:
@@ -199,7 +199,7 @@ def _reading(shape: Shape, call: Call, sequence: Sequence) -> tuple[tuple[int, .
     return (1 if inner else at[0],), False
 
 
-def _flat(shape: Shape, call: Call, sequence: Sequence, at: list[int]) -> tuple[tuple[int, ...], bool] | None:
+def _flat(shape: Shape, call: Call, sequence: Sequence) -> tuple[tuple[int, ...], bool] | None:
     """Of one or two dimensions: indices [samples, length], masks [length, length], places [1, length]."""
     length = sequence.length
     if is_product(call[0]) or (len(shape) == 1 and op_of(call[0]) != "embedding"):

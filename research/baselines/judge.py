@@ -11,9 +11,8 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.core import InputError, NodeType, Segment, code_of
-from gnnperf.gnn import node_kinds, run_of
+from gnnperf.gnn import PreparedData, Step, node_kinds, run_of
 from gnnperf.gnn.data.cache import content_digest
-from gnnperf.gnn.data.prepare import PreparedData, Step
 from gnnperf.gnn.data.step_time import IsolatedPrediction, contended_step_time_us, filled_us, in_place
 from gnnperf.gnn.evaluation.metrics import is_measured
 from gnnperf.schedule import align

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gnnperf.core import InputError
-from gnnperf.gnn import LearnerConfig, LearnerKind
-from gnnperf.gnn.data.prepare import PreparedData, Step
+from gnnperf.gnn import LearnerConfig, LearnerKind, PreparedData, Step
 from gnnperf.gnn.data.step_time import IsolatedPrediction, filled_us, step_time_us
 from gnnperf.gnn.evaluation.trivial import NearestRun, OpMedians, fit_nearest_run, fit_op_medians
 from research.baselines.judge import Estimate, Fit, IsolatedEstimate, Learner, fitted

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from gnnperf.core import end_with_parent
 from gnnperf.gnn.data.prepare import DataConfig, PreparedData
-from gnnperf.predict import composed
-from gnnperf.predict.composition.entry import EntryConfig
+from gnnperf.predict import EntryConfig, composed
 from research.baselines.judge import Learner
 from research.baselines.network import Network
 from research.baselines.rows import TRIVIAL, simpler

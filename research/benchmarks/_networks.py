@@ -6,10 +6,9 @@ from functools import partial
 from pathlib import Path
 
 from gnnperf.core import code_of
-from gnnperf.gnn import build_model, fit, keep_what_helps, leaving_programs_out, shrunk, unseen_shares
+from gnnperf.gnn import PreparedData, build_model, fit, keep_what_helps, leaving_programs_out, shrunk, unseen_shares
 from gnnperf.gnn.checkpoint import SCHEMA_VERSION, Checkpoint, load_checkpoint, make_checkpoint, save_checkpoint
 from gnnperf.gnn.data.cache import content_digest
-from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.trust import fit_trust
 from gnnperf.predict.gnn import BlendedPredictor, GnnPredictor
 from research.baselines.network import Network, PredictorEstimate, TrainedNetwork

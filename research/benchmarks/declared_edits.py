@@ -33,8 +33,7 @@ from gnnperf.gnn.data.recordings import Recording, read_json
 from gnnperf.gnn.data.runs import cluster_for
 from gnnperf.graph import ExecutionGraph, load_graph
 from gnnperf.hardware.placement import BYTES_PER_GBIT
-from gnnperf.predict import Request
-from gnnperf.predict.api import predicted
+from gnnperf.predict import Request, predicted
 from gnnperf.predict.edited import predict_edited
 from gnnperf.predict.request import Profiler
 from gnnperf.whatif.edit import ON_DEVICE, Edited, is_type, unedited

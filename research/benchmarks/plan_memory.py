@@ -17,8 +17,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from gnnperf.generate import RecommendationPlan, rank_tensors, read_plan
-from gnnperf.generate.transformer.plan import TransformerPlan
+from gnnperf.generate import RecommendationPlan, TransformerPlan, rank_tensors, read_plan
 from gnnperf.generate.transformer.read import plan_from
 from gnnperf.generate.uses import Hold, retained_bytes
 from gnnperf.memory import Part, planned_peak

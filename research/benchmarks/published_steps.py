@@ -8,14 +8,13 @@ in TFLOP/s are turned into tokens/s by the formula of their source: equation 3 o
 others. Baseline: every step reaches half of the peak.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from rich.table import Table
 
-from gnnperf.generate import rank_tensors, step_work
-from gnnperf.generate.transformer.plan import TransformerPlan
+from gnnperf.generate import TransformerPlan, rank_tensors, step_work
 from gnnperf.generate.transformer.read import plan_from
 from gnnperf.hardware import ClusterSpec, conf_dir, default_cluster, load_device, read_yaml
 from gnnperf.memory import planned_peak
@@ -137,7 +136,7 @@ def tokens(plan: TransformerPlan) -> float:
     return float(plan.schedule.global_batch * plan.model.sequence)
 
 
-def main(argv: Sequence[str]) -> None:
+def main() -> None:
     names = ("GPUs", "peak GiB of", "published tokens/s", "plan", "error %", "half of peak", "error %")
     printed = Table("source", "model", *names)
     errors: list[tuple[float, float]] = []

@@ -19,8 +19,7 @@ import pandas as pd
 from gnnperf.analytic import AnalyticConstants, default_constants
 from gnnperf.core import NodeType, Segment
 from gnnperf.graph import ExecutionGraph
-from gnnperf.predict import Request
-from gnnperf.predict.api import predicted
+from gnnperf.predict import Request, predicted
 from gnnperf.predict.request import Stalls, TraceEvidence
 from gnnperf.schedule import MeasuredStep, align, forecast_step, measured_step
 from research.benchmarks._frame import parser_of, run_main

@@ -27,8 +27,7 @@ from gnnperf.analytic import AnalyticPredictor, default_constants
 from gnnperf.analytic.kernels.dispatch import kernel_times
 from gnnperf.analytic.kernels.nodes import distinct_calls
 from gnnperf.analytic.memory_bound.constants import EventGap
-from gnnperf.generate.transformer.items import Op
-from gnnperf.generate.transformer.plan import Parallelism
+from gnnperf.generate import Op, Parallelism
 from gnnperf.gnn import summarize
 from gnnperf.graph import ExecutionGraph, Prediction, Predictor
 from gnnperf.hardware import ClusterSpec, DeviceSpec, default_cluster, match_device

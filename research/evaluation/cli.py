@@ -9,7 +9,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gnnperf.core import InputError, Subparsers, add_command, console, say, to_json, write_bytes, write_out
+from gnnperf.core import InputError, Subparsers, add_command, console, say, to_json, untrusted, write_bytes, write_out
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -176,8 +176,6 @@ def records(table: "pd.DataFrame") -> list[dict[str, Any]]:
 def write_json(path: Path | None, content: Mapping[str, object]) -> None:
     if path is None:
         return
-    try:
+    with untrusted.reading(path, "cannot be written"):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_bytes(path, to_json(content, indent=1))
-    except OSError as error:
-        raise InputError(f"cannot be written ({error.strerror})", where=str(path)) from error

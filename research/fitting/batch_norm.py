@@ -7,7 +7,6 @@ others, too. An SM loads 128 bytes in a clock (CUDA C++ best practices guide): m
 """
 
 import json
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,9 +18,9 @@ from gnnperf.analytic import batch_norm
 from gnnperf.core import NodeType
 from gnnperf.gnn.data.recordings import read_json
 from gnnperf.graph import ExecutionGraph, load_graph
-from gnnperf.hardware import conf_dir, load_device
+from gnnperf.hardware import load_device
 from research.benchmarks.trace_evidence import gpu_recordings
-from research.fitting.files import write_constants
+from research.fitting.files import requested_file, write_constants
 from research.fitting.logs import fit_logs, softened
 
 RECORDED = {"h200": Path("datasets/h200"), "h100_sxm": Path("datasets/h100")}
@@ -125,7 +124,7 @@ def main() -> None:
     result = fitted(table[table["trains"]], base)
     for name, part in (("others", table[~table["trains"]]), ("train", table[table["trains"]])):
         report(name, part, result)
-    out = Path(sys.argv[1]) if len(sys.argv) > 1 else conf_dir("analytic") / batch_norm.BATCH_NORM_FILE
+    out = requested_file(batch_norm.BATCH_NORM_FILE)
     write_constants(out, result, DIGITS)
 
 

@@ -9,10 +9,8 @@ was chosen by programs left out.
 """
 
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import astuple, replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -23,12 +21,12 @@ from gnnperf.analytic.kernels.nodes import distinct_calls
 from gnnperf.analytic.roofline import CDNA_FILE, OTHERS, CdnaConstants, FamilyShares, cdna_kind, rate_key_of, shares_us
 from gnnperf.core import NodeType, OpFamily
 from gnnperf.generate.transformer.items import Op
-from gnnperf.hardware import DeviceSpec, conf_dir, match_device
+from gnnperf.hardware import DeviceSpec, match_device
 from research.benchmarks._public_runs import imported, mirror
 from research.benchmarks.trace_kernels import gpu_recordings
 from research.benchmarks.whole_models import names
 from research.benchmarks.whole_models import rows as listed_rows
-from research.fitting.files import write_constants
+from research.fitting.files import requested_file, write_constants
 from research.fitting.logs import fit_logs, softened
 from research.fitting.recorded import calls_of
 from research.listed import Part
@@ -137,7 +135,7 @@ def total_and_error(us: np.ndarray, rows: pd.DataFrame) -> str:
 
 def main() -> None:
     """Judge, fit and write."""
-    out = Path(sys.argv[1]) if len(sys.argv) > 1 else conf_dir("analytic") / CDNA_FILE
+    out = requested_file(CDNA_FILE)
     rows = pd.concat([*measured(), *measured_nodes()], ignore_index=True)
     rows = rows[(np.nan_to_num(rows["flops"]) > 0) | (np.nan_to_num(rows["bytes"]) > 0)].reset_index(drop=True)
     constants = CdnaConstants(POWER, fitted(rows), PROVENANCE.format(

@@ -11,10 +11,8 @@ writes conf/analytic/convolution.yaml, from NeuSight's convolutions (MIT) on eve
 constants of gemms and streams that ship. To judge the model, fit them again without the chip that it is judged on.
 """
 
-import sys
 from collections.abc import Mapping
 from dataclasses import fields
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -24,9 +22,9 @@ from gnnperf.analytic.convolution.calls import lanes_algorithms
 from gnnperf.analytic.gemm.constants import Members, default_gemm_constants
 from gnnperf.analytic.kernels.call import Setting
 from gnnperf.analytic.memory_bound.constants import MemoryConstants, default_memory_constants
-from gnnperf.hardware import DeviceSpec, conf_dir
+from gnnperf.hardware import DeviceSpec
 from research.benchmarks._op_tables import convolution_rows, sample
-from research.fitting.files import write_constants
+from research.fitting.files import requested_file, write_constants
 from research.fitting.logs import fit_logs, softened
 
 PROVENANCE = (
@@ -101,7 +99,7 @@ def log_error(ways: model.Algorithms, rows: pd.DataFrame, constants: model.Convo
 
 def main() -> None:
     """Fit and write."""
-    out = Path(sys.argv[1]) if len(sys.argv) > 1 else conf_dir("analytic") / model.CONVOLUTION_FILE
+    out = requested_file(model.CONVOLUTION_FILE)
     rows, devices = convolution_rows()
     sentences = PROVENANCE.format(devices=", ".join(sorted(devices)))
     result = fit_convolution_constants(rows, devices, default_gemm_constants(), default_memory_constants(), sentences)

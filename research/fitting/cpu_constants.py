@@ -7,15 +7,12 @@ the op tables datasets/cpu-ops, cpu-lookups and cpu-updates. So the model is not
 these constants: benchmarks fit anew for each workload (`_recorded_graphs.folds`), and training fits on its own runs.
 """
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 from gnnperf.analytic import fit_constants, read_calibrated_calls
 from gnnperf.gnn.data.runs import cluster_for
-from gnnperf.hardware import conf_dir
 from research.benchmarks._recorded_graphs import OP_TABLES, recorded_graphs
-from research.fitting.files import save_constants
+from research.fitting.files import requested_file, save_constants
 
 PROVENANCE = (
     "host_overhead_us, segment_us, lag_us.cpu and op_prices: fitted by research/fitting/cpu_constants.py on "
@@ -27,7 +24,7 @@ PROVENANCE = (
 
 def main() -> None:
     """Fit and write."""
-    out = Path(sys.argv[1]) if len(sys.argv) > 1 else conf_dir("analytic") / "cpu.yaml"
+    out = requested_file("cpu.yaml")
     graphs = list(recorded_graphs().values())
     device = cluster_for(graphs[0], None, None).device
     fitted = fit_constants(graphs, device, read_calibrated_calls(OP_TABLES))

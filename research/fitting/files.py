@@ -1,5 +1,6 @@
 """Writers of files of constants (conf/analytic): beside the old file, then renamed."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -7,16 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 from gnnperf.analytic import AnalyticConstants, CollectiveConstants
 from gnnperf.analytic.collective.model import CollectiveModel
-from gnnperf.analytic.constants_file import SEPARATOR, rounded
+from gnnperf.analytic.constants_file import rounded
 from gnnperf.analytic.device_evidence import Evidence
 from gnnperf.analytic.gemm.constants import FAMILIES, VERSION, Members
 from gnnperf.core import write_text
-from gnnperf.hardware import yaml_text
+from gnnperf.hardware import SEPARATOR, conf_dir, yaml_text
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 GEMM_DIGITS, COLLECTIVE_DIGITS = 5, 6  # significant
+
+
+def requested_file(name: str) -> Path:
+    """Where a command writes constants: its first argument, else the file of that name in conf/analytic."""
+    return Path(sys.argv[1]) if len(sys.argv) > 1 else conf_dir("analytic") / name
 
 
 def write_constants(path: Path, constants: "DataclassInstance", digits: int) -> None:

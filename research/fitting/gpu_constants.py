@@ -8,7 +8,6 @@ overheads differ). What the profiler adds is taken out: of public files, as the 
 (these files say nothing of it), and there what it adds inside of runtime calls stays in.
 """
 
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +23,7 @@ from gnnperf.trace import read_card, read_run
 from gnnperf.trace.public.catalog import load_catalog
 from research.benchmarks._public_runs import mirror
 from research.evaluation.loading import without_profiler
-from research.fitting.files import save_constants
+from research.fitting.files import requested_file, save_constants
 from research.fitting.host_runs import fit_host_runs, host_run
 from research.fitting.logs import fit_logs, softened
 
@@ -132,7 +131,7 @@ def fit_hosts(measured: Sequence[tuple[str, ExecutionGraph]]) -> AnalyticConstan
 
 def main() -> None:
     """Fit and write."""
-    out = Path(sys.argv[1]) if len(sys.argv) > 1 else conf_dir("analytic") / "gpu.yaml"
+    out = requested_file("gpu.yaml")
     result = host_graphs()
     served = map(_scaled, graphs(mirror(), GRAPH_LAUNCHES))
     fitted = fit_graph_launches([*(graph for _, graph in result), *served], fit_hosts(result))

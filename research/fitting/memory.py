@@ -8,10 +8,8 @@ writes conf/analytic/memory_bound.yaml, from NeuSight's tables (MIT) of every de
 `python -m research.benchmarks.memory_bound` fits again without the generation that it is judged on.
 """
 
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -26,9 +24,9 @@ from gnnperf.analytic.memory_bound.constants import (
 )
 from gnnperf.analytic.memory_bound.streams import OTHER, elementwise_us, missing_share
 from gnnperf.analytic.normalization import WARP_COLUMNS, layer_norm_us, softmax_us
-from gnnperf.hardware import DeviceSpec, conf_dir
+from gnnperf.hardware import DeviceSpec
 from research.benchmarks._op_tables import memory_rows
-from research.fitting.files import write_constants
+from research.fitting.files import requested_file, write_constants
 from research.fitting.logs import fit_logs
 from research.tables.observation import between_events_us
 
@@ -194,7 +192,7 @@ def _fit_row_kernel(
 
 def main() -> None:
     """Fit and write."""
-    out = Path(sys.argv[1]) if len(sys.argv) > 1 else conf_dir("analytic") / MEMORY_BOUND_FILE
+    out = requested_file(MEMORY_BOUND_FILE)
     rows, devices = memory_rows()
     constants = fit_memory_constants(rows, devices, PROVENANCE.format(devices=", ".join(sorted(devices))))
     write_constants(out, constants, DIGITS)

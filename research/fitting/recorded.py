@@ -9,7 +9,6 @@ root of its share of the time. A V100's traces (pytorch/kineto, BSD) take part i
 Sums of images that are channels last take no part: calls do not show it.
 """
 
-import sys
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
@@ -31,11 +30,11 @@ from gnnperf.analytic.memory_bound.streams import CONCATENATION, OTHER
 from gnnperf.core import NodeType, OpFamily
 from gnnperf.gnn.data.recordings import read_json, read_recordings
 from gnnperf.graph import ExecutionGraph, load_graph
-from gnnperf.hardware import conf_dir, load_device
+from gnnperf.hardware import load_device
 from research.benchmarks._frame import print_head, print_row
 from research.benchmarks.trace_evidence import gpu_recordings
 from research.fitting.batch_norm import PUBLIC, PUBLIC_DEVICE
-from research.fitting.files import write_constants
+from research.fitting.files import requested_file, write_constants
 from research.fitting.logs import fit_logs, softened
 from research.tables import grouped
 
@@ -119,7 +118,7 @@ def fitted(name: str, ships: float, us: Form, rows: pd.DataFrame) -> float:
 
 def main() -> None:
     """Fit, judge and write."""
-    out = Path(sys.argv[1]) if len(sys.argv) > 1 else conf_dir("analytic") / MEMORY_BOUND_FILE
+    out = requested_file(MEMORY_BOUND_FILE)
     pooled = [calls_of(graph).query("op == @POOLING") for _, graph in gpu_recordings(PUBLIC)]
     others = pd.concat(pooled).assign(part=TRAIN, device=PUBLIC_DEVICE, dropped=False, masked=False)
     rows = pd.concat([recorded_calls(), others], ignore_index=True)

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import torch.distributed as dist
 
-from gnnperf.record import card
+from gnnperf.record import card, record
 from gnnperf.record.launcher import RankFailed, conditions
-from gnnperf.record.recorder import record
 from research.recording.network import LOOPBACK, Link, Transport, launch_over
 from research.recording.workloads.transformer import Parallel
 from research.recording.workloads.workload import At, Place, Workload, nothing

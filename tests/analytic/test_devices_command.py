@@ -2,9 +2,7 @@
 
 from gnnperf.analytic.device_evidence import DeviceEvidence, Evidence, Standing, catalog_evidence, shipped_evidence
 from gnnperf.analytic.memory_bound.constants import default_memory_constants
-from gnnperf.hardware import device_names, load_device
-from gnnperf.hardware.strict_yaml import read_yaml
-from gnnperf.hardware.yaml_spec import conf_dir
+from gnnperf.hardware import conf_dir, device_names, load_device, read_yaml
 from tests.command import Command
 
 

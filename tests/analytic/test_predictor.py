@@ -9,16 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toys import make_graph, two_rank_graph
 
-from gnnperf.analytic import AnalyticConstants, AnalyticPredictor
-from gnnperf.analytic.constants import default_constants
+from gnnperf.analytic import AnalyticConstants, AnalyticPredictor, default_constants
 from gnnperf.analytic.gemm.model import gemm_us, products
 from gnnperf.analytic.predictor import graph_launch_us, launched_kernels
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import NodeType, Relation, Segment, Source
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.prediction import Prediction
-from gnnperf.hardware import load_cluster
-from gnnperf.hardware.spec import ClusterSpec, DeviceSpec, LinkSpec
+from gnnperf.core import InputError, NodeType, Relation, Segment, Source
+from gnnperf.graph import ExecutionGraph, Prediction
+from gnnperf.hardware import ClusterSpec, DeviceSpec, LinkSpec, load_cluster
 from research.fitting.gpu_constants import fit_graph_launches
 
 # Round numbers: 1e12 FLOP/s and 1e12 bytes/s sustained, so 1e6 of either is 1 us.

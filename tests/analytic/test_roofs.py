@@ -6,13 +6,11 @@ import numpy as np
 import pytest
 from round_device import DEVICE
 
-from gnnperf.analytic import rate_key_of
+from gnnperf.analytic import Roof, rate_key_of, roofs_of
 from gnnperf.analytic.memory_bound.constants import default_memory_constants
 from gnnperf.analytic.memory_bound.streams import sustained_bytes_per_s
 from gnnperf.analytic.predictor import host_work_us
-from gnnperf.analytic.roofs import Roof, roofs_of
-from gnnperf.hardware import load_cluster, load_device
-from gnnperf.hardware.spec import Measured
+from gnnperf.hardware import Measured, load_cluster, load_device
 
 
 def test_on_nvidias_gpus_the_sustained_shares_are_the_fitted_ones() -> None:

@@ -15,9 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plotly.graph_objects import Bar, Figure
 
-from gnnperf.core import files
-from gnnperf.core.documents import csv_text, html_page, plotly_page, to_json
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError, csv_text, files, html_page, plotly_page, to_json
 from gnnperf.core.files import readable
 from tests.chromium import Page, chromium
 

@@ -13,11 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnperf.core import schema, untrusted
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError, LogHigh, NotNegative, Share, checked, checked_json, schema, untrusted
 from gnnperf.core.schema import categories, parquet
 from gnnperf.core.schema.parquet import read_parquet, unpacked_bytes
-from gnnperf.core.schema.ranges import LogHigh, NotNegative, Share, checked, checked_json
 
 
 @dataclass(frozen=True)

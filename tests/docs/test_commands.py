@@ -23,10 +23,8 @@ from docs.made.run_commands import not_printed
 from docs.made.shell import commands_of, commands_with_output
 from gnnperf.cli import parser_of
 from gnnperf.core.errors import InputError
-from gnnperf.predict import Request
-from gnnperf.predict.composition import composed
+from gnnperf.predict import EntryConfig, Request, composed
 from gnnperf.predict.composition.command_line import with_keys
-from gnnperf.predict.composition.entry import EntryConfig
 
 PAGES = [page for page in written_pages() if page != "CHANGELOG.md"]
 # A name that is there, in place of a file of the reader's own, or of NAME.

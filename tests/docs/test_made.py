@@ -19,7 +19,7 @@ from docs.made.public_names import imported_names, name_page
 from docs.made.small_run import SmallRun, small_graph
 from docs.made.vocabulary import kinds, members, word_page
 from gnnperf.cli import MODULE_OF_COMMAND
-from gnnperf.core.schema import NODE_COLUMNS, NodeType
+from gnnperf.core import NODE_COLUMNS, NodeType
 from gnnperf.hardware import load_device
 from gnnperf.predict.composition import composed
 from gnnperf.predict.composition.messages import schema_keys

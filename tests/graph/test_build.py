@@ -9,9 +9,7 @@ import pytest
 from toys import edges_of
 from traces import Event, all_reduce, annotation, call, copy, counts, graph_of, kernel, mark, op, run_of, trace
 
-from gnnperf.core import schema, workers
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import Evidence, Relation
+from gnnperf.core import Evidence, InputError, Relation, schema, workers
 from gnnperf.graph import RankEvents, build
 from gnnperf.graph.build import build_graph
 from gnnperf.graph.execution_graph import ExecutionGraph

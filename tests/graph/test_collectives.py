@@ -9,10 +9,8 @@ import pytest
 from toys import edges_of
 from traces import Event, all_reduce, annotation, call, counts, kernel, mark, op, run_of, trace
 
-from gnnperf.core.schema import NodeType
-from gnnperf.graph.build import build_graph
-from gnnperf.graph.event_columns import rank_events
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.core import NodeType
+from gnnperf.graph import ExecutionGraph, build_graph, rank_events
 from gnnperf.graph.matching import CommPart, is_consistent, match
 from gnnperf.graph.node_tables import message_bytes
 from gnnperf.trace.table import TraceTable

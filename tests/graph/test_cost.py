@@ -16,7 +16,7 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils import flop_counter
 from torch.utils.flop_counter import FlopCounterMode
 
-from gnnperf.core.schema import OpFamily
+from gnnperf.core import OpFamily
 from gnnperf.graph.cost import OpCost, op_cost, supported_ops
 
 

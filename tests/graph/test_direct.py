@@ -7,8 +7,7 @@ import pytest
 from toys import edges_of
 from traces import Event, annotation, call, counts, kernel, mark, op, run_of, trace
 
-from gnnperf.graph.build import build_graph
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph import ExecutionGraph, build_graph
 from gnnperf.schedule.longest_path import schedule
 
 

@@ -10,12 +10,9 @@ import pytest
 from toys import make_graph
 from traces import mark, op, run_of, trace
 
-from gnnperf.core import schema
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import Evidence, NodeType, Relation, Segment
-from gnnperf.graph import build_graph, read_graph, write_graph
+from gnnperf.core import Evidence, InputError, NodeType, Relation, Segment, schema
+from gnnperf.graph import Isolated, build_graph, read_graph, write_graph
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel, TableCounts, lookups_held, table_counts
-from gnnperf.graph.prediction import Isolated
 from gnnperf.hardware.contention import Contention
 from gnnperf.schedule import schedule, schedule_with_contention
 

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from traces import MAIN, Event, annotation, call, graph_of, kernel, mark, op, run_of, trace
 
-from gnnperf.graph.build import build_graph
+from gnnperf.graph import ExecutionGraph, build_graph
 from gnnperf.graph.event_columns import RankEvents, is_dispatcher_op, rank_events
-from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.host import SEGMENTS, Pieces, host_pieces
 from gnnperf.trace.table import TraceTable
 

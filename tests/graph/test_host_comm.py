@@ -6,8 +6,7 @@ import pandas as pd
 from toys import edges_of
 from traces import Event, annotation, counts, mark, op, run_of, trace
 
-from gnnperf.graph.build import build_graph
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph import ExecutionGraph, build_graph
 
 HOOK = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
 

@@ -5,8 +5,7 @@ from collections.abc import Callable
 import pytest
 from traces import Event, annotation, mark, op, run_of, trace
 
-from gnnperf.graph.build import build_graph
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph import ExecutionGraph, build_graph
 
 Program = Callable[[float, float], list[Event]]  # (begin of the step, end of its collective) -> events
 ALL_TO_ALL = {"collective": "all_to_all", "in_elements": 64.0, "comm_dtype": "float32"}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from traces import all_reduce, call, copy, graph_of, kernel, mark, op
 
-from gnnperf.core.schema import EVIDENCE_COLUMNS, OpFamily
+from gnnperf.core import EVIDENCE_COLUMNS, OpFamily
 from gnnperf.graph.measured_classes import (
     CLASS_LEVELS,
     kernel_family,

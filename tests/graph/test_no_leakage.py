@@ -15,10 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from traces import Event, all_reduce, annotation, call, copy, kernel, mark, op, run_of, trace
 
-from gnnperf.core.schema import LABEL_COLUMNS, Evidence
+from gnnperf.core import LABEL_COLUMNS, Evidence
 from gnnperf.graph.build import correct_clocks, graph_of_corrected
-from gnnperf.trace import read_run
-from gnnperf.trace.table import RunTrace, TraceTable
+from gnnperf.trace import RunTrace, TraceTable, read_run
 from tests.graph.test_direct import message
 
 

@@ -8,10 +8,9 @@ import pytest
 from traces import MAIN, Event, annotation, call, graph_of, kernel, mark, op, trace
 
 from gnnperf.analytic.memory_bound.calls import chain_ops
-from gnnperf.core.schema import EventKind
-from gnnperf.graph.build import build_graph
+from gnnperf.core import EventKind
+from gnnperf.graph import build_graph, rank_events
 from gnnperf.graph.cost import fused_name
-from gnnperf.graph.event_columns import rank_events
 from gnnperf.graph.host import SEGMENTS, host_pieces
 from gnnperf.graph.node_tables import opened_events
 from gnnperf.trace import read_run

@@ -7,8 +7,7 @@ import pytest
 from traces import Event, call, graph_of, kernel, mark, op, trace
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.graph.cost import op_cost
-from gnnperf.graph.event_columns import rank_events
+from gnnperf.graph import op_cost, rank_events
 from gnnperf.graph.op_costs import _sum_up, sparse_sum_cost, sparse_sums, whole_op_costs
 from gnnperf.hardware import default_cluster, load_device
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from traces import Event, call, counts, graph_of, kernel, mark, op, run_of, trace
 
-from gnnperf.graph.build import build_graph
-from gnnperf.graph.event_columns import rank_events
+from gnnperf.graph import build_graph, rank_events
 from gnnperf.graph.steps import StepWindows, step_windows
 from gnnperf.trace.table import TraceTable
 

@@ -12,11 +12,9 @@ from toys import two_rank_graph
 from traces import all_reduce, call, kernel, mark, op, run_of, trace
 
 from gnnperf.core.errors import InputError
-from gnnperf.graph import build_graph, load_graph, load_run, load_step, read_graph, storage, write_graph
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.trace import EVERYTHING
+from gnnperf.graph import ExecutionGraph, build_graph, load_graph, load_run, load_step, read_graph, storage, write_graph
+from gnnperf.trace import EVERYTHING, RunTrace
 from gnnperf.trace.storage import write_run
-from gnnperf.trace.table import RunTrace
 from tests.graph.test_no_leakage import assert_same_values
 from tests.trace.kineto_files import call as call_of
 from tests.trace.kineto_files import device, document, host, marked_steps, write

@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 from traces import Event, annotation, call, copy, graph_of, kernel, mark, op, sync_event, trace
 
-from gnnperf.core.schema import EventKind, Evidence
-from gnnperf.graph import waits
-from gnnperf.graph.event_columns import rank_events
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.core import EventKind, Evidence
+from gnnperf.graph import ExecutionGraph, rank_events, waits
 from gnnperf.graph.waits import event_waits
 from gnnperf.graph.works import device_works
 from gnnperf.schedule.longest_path import timed_edges

@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 from traces import Event, all_reduce, call, copy, counts, graph_of, kernel, mark, op, run_of, trace
 
-from gnnperf.graph import waits
-from gnnperf.graph.build import build_graph
-from gnnperf.graph.event_columns import RankEvents, rank_events
+from gnnperf.graph import RankEvents, build_graph, rank_events, waits
 from gnnperf.graph.works import Works, device_works
 from gnnperf.trace import read_run
 

@@ -21,8 +21,9 @@ from gnnperf.hardware import (
     load_device,
     match_device,
 )
+from gnnperf.hardware.sections import closest
 from gnnperf.hardware.strict_yaml import MAX_DEPTH, parse_yaml, read_yaml, yaml_text
-from gnnperf.hardware.yaml_spec import closest, device_from
+from gnnperf.hardware.yaml_spec import device_from
 
 GPUS = (
     "p4", "p100", "v100_pcie_32gb", "v100_sxm2_16gb", "v100_sxm2_32gb", "v100_dgxs_32gb", "t4", "rtx_2080_ti",
@@ -151,23 +152,23 @@ def test_default_cluster(tmp_path: Path) -> None:
     ("change", "message"),
     [
         ({"colour": "green"}, "unknown key 'colour'"),
-        ({"num_sms": None}, "num_sms.*NoneType"),
-        ({"num_sms": "many"}, "'many' is not a number"),
-        ({"num_sms": 1.5}, "value 1.5 is out of range"),
-        ({"num_sms": True}, "num_sms.*bool"),
-        ({"clock_hz": -1}, "clock_hz.*out of range"),
+        ({"num_sms": None}, r"num_sms: bad value None\. Allowed: a whole number"),
+        ({"num_sms": "many"}, r"bad value 'many'\. Allowed: a whole number"),
+        ({"num_sms": 1.5}, "num_sms: bad value 1.5"),
+        ({"num_sms": True}, "num_sms: bad value True"),
+        ({"clock_hz": -1}, r"clock_hz: bad value -1.0\. Allowed: a number above 0"),
         ({"clock_hz": float("nan")}, "the number '.nan'"),
         ({"memory_bytes": float("inf")}, "the number '.inf'"),
         ({"memory_bandwidth_bytes_per_s": 1e-300}, "memory_bandwidth_bytes_per_s.*1e-12 to 1e"),
         ({"memory_bandwidth_bytes_per_s": 1e308}, "memory_bandwidth_bytes_per_s.*1e-12 to 1e"),
-        ({"sustained_flops_share": 1.5}, "sustained_flops_share.*out of range"),
-        ({"launch_floor_us": -0.1}, "launch_floor_us.*out of range"),
-        ({"kind": "tpu"}, "kind is 'tpu'.*gpu, cpu"),
-        ({"flops_per_s": {"float64": 1e12}}, "at least float32"),
-        ({"flops_per_s": {"float32": 1e12, "fp16": 1e12}}, "unknown dtype 'fp16'"),
-        ({"flops_per_s": {"float32": -1}}, "float32.*out of range"),
-        ({"aliases": "one"}, "aliases.*str"),
-        ({"name": 3}, "name.*int"),
+        ({"sustained_flops_share": 1.5}, r"sustained_flops_share: bad value 1.5\. Allowed: a number up to 1"),
+        ({"launch_floor_us": -0.1}, r"launch_floor_us: bad value -0.1\. Allowed: a number from 0 up"),
+        ({"kind": "tpu"}, "kind: bad value 'tpu'.*gpu, cpu"),
+        ({"flops_per_s": {"float64": 1e12}}, "float32 is required"),
+        ({"flops_per_s": {"float32": 1e12, "fp16": 1e12}}, "unknown key 'fp16'"),
+        ({"flops_per_s": {"float32": -1}}, "float32: bad value -1.0"),
+        ({"aliases": "one"}, r"aliases: bad value 'one'\. Allowed: a list"),
+        ({"name": 3}, r"name: bad value 3\. Allowed: text"),
     ],
 )
 def test_bad_values_are_named(change: dict[str, object], message: str, tmp_path: Path) -> None:
@@ -185,7 +186,7 @@ def test_what_is_no_specification_is_refused(text: str, tmp_path: Path) -> None:
 
 
 def test_a_missing_key_a_missing_file_and_a_file_that_is_not_text_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="'clock_hz' is missing"):
+    with pytest.raises(InputError, match="clock_hz is required"):
         load_device(write(tmp_path / "bad.yaml", {k: v for k, v in MINE.items() if k != "clock_hz"}))
     with pytest.raises(InputError, match=r"absent\.yaml"):
         load_device(tmp_path / "absent.yaml")
@@ -198,7 +199,7 @@ def test_a_cluster_link_is_checked(tmp_path: Path) -> None:
     link = {"name": "wire", "bandwidth_bytes_per_s": 1e9, "latency_us": 1.0}
     good = {"name": "mine", "device": "t4", "intra": link, "inter": link, "host_link": link}
     assert load_cluster(write(tmp_path / "good.yaml", good)).ranks_per_node == 8
-    with pytest.raises(InputError, match=r"intra.*latency_us.*out of range"):
+    with pytest.raises(InputError, match=r"intra\.latency_us: bad value -1.0"):
         load_cluster(write(tmp_path / "bad.yaml", {**good, "intra": {**link, "latency_us": -1}}))
     with pytest.raises(InputError, match="no link named 'fast'"):
         load_cluster(write(tmp_path / "bad.yaml", {**good, "inter": "fast"}))
@@ -220,10 +221,10 @@ def test_measured_quantities_and_provenance_are_read():
 @pytest.mark.parametrize(
     ("result", "statement"),
     [
-        (3.0, "is not a table of quantities"),
-        ({"launch_floor_us": 3.0}, "is no measured quantity"),
-        ({"launch_floor_us": {"value": 3.0, "low": 1.0, "high": 2.0}}, "lies outside 1.0 to 2.0"),
-        ({"launch_floor_us": {"value": "much", "low": 1.0, "high": 2.0}}, "is not a number"),
+        (3.0, "bad value 3.0"),
+        ({"launch_floor_us": 3.0}, "bad value 3.0"),
+        ({"launch_floor_us": {"value": 3.0, "low": 1.0, "high": 2.0}}, "launch_floor_us: bad value 3.0.*1.0 to 2.0"),
+        ({"launch_floor_us": {"value": "much", "low": 1.0, "high": 2.0}}, "bad value 'much'"),
     ],
 )
 def test_what_is_no_interval_is_refused(result: object, statement: str):

@@ -6,8 +6,7 @@ from gnnperf.memory.edits import AllCast, Autocast, ScaledBatch, memory_edits
 from gnnperf.memory.given import Variant
 from gnnperf.memory.step_calls import Call
 from gnnperf.memory.storages import Slot, TensorSlot
-from gnnperf.whatif import ChangeDtype, CompressMessages, InputStall, ScaleBatch, ScaleSequence
-from gnnperf.whatif.batch_shapes import Batch
+from gnnperf.whatif import Batch, ChangeDtype, CompressMessages, InputStall, ScaleBatch, ScaleSequence
 from tests.whatif.programs import layer
 
 TWICE = ScaledBatch(batch=Batch(frozenset({8, 512}), frozenset({(384, 128), (512, 128)})), factor=2.0)

@@ -6,9 +6,8 @@ import numpy as np
 import torch
 from synthetic import toy_data
 
-from gnnperf.gnn.checkpoint import Checkpoint, make_checkpoint
+from gnnperf.gnn import Checkpoint, ModelConfig, make_checkpoint
 from gnnperf.gnn.models.gnn import MAX_RESIDUAL, Head, TypedGNN
-from gnnperf.gnn.settings import ModelConfig
 from gnnperf.gnn.trust import Shares
 
 OTHERS = Shares(0.75, 0.25)  # of the corrections of kernels, in programs that training lacks

@@ -6,14 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from gnnperf.core.schema import Source
-from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
-from gnnperf.graph.prediction import Isolated, Prediction, uncovered_ops
-from gnnperf.hardware.contention import Contention
-from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.core import Source
+from gnnperf.graph import ExecutionGraph, Isolated, Prediction, StepLabel, uncovered_ops
+from gnnperf.hardware import ClusterSpec, Contention
+from gnnperf.predict import Mode, StepPrediction
 from gnnperf.predict.assembly import Question, assemble
-from gnnperf.predict.request import Mode
-from gnnperf.predict.step_prediction import StepPrediction
 from tests.toys import two_rank_graph
 
 GEMM_0, GEMM_1, COLLECTIVE = 3, 10, 14  # node ids in two_rank_graph

@@ -7,11 +7,9 @@ import numpy as np
 import pytest
 
 from gnnperf.hardware import default_cluster, load_device
-from gnnperf.predict import advice, api
+from gnnperf.predict import StepPrediction, advice, api, predict
 from gnnperf.predict.advice import with_findings
-from gnnperf.predict.api import predict
 from gnnperf.predict.request import Mode, Request, Stalls
-from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.whatif.findings import Basis
 from tests.predict.predictions import GEMM_0, GEMM_1, Fixed, question, toy_prediction
 from tests.toys import two_rank_graph

@@ -10,17 +10,12 @@ import pytest
 import torch
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import Source
+from gnnperf.core import InputError, Source
 from gnnperf.generate.recommendation.plan import RecommendationPlan
-from gnnperf.gnn.data.recordings import Processor
-from gnnperf.gnn.intervals.nodes import NodeIntervals
-from gnnperf.gnn.intervals.steps import Intervals, StepIntervals
+from gnnperf.gnn import Intervals, NodeIntervals, Processor, StepIntervals
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
-from gnnperf.hardware import load_cluster, load_device
-from gnnperf.hardware.spec import DeviceSpec
-from gnnperf.predict import api, replay
-from gnnperf.predict.api import predict
+from gnnperf.hardware import DeviceSpec, load_cluster, load_device
+from gnnperf.predict import api, predict, replay
 from gnnperf.predict.request import Mode, Request, TraceEvidence
 from gnnperf.whatif import ChangeDtype, ScaleBatch, Straggler
 from tests.gnn.data.data_sets import carded

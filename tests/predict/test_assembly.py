@@ -8,12 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import StepTimeKind
+from gnnperf.core import InputError, StepTimeKind
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
-from gnnperf.hardware import load_cluster, load_device
-from gnnperf.hardware.contention import Contention
-from gnnperf.hardware.spec import ClusterSpec, DeviceSpec
+from gnnperf.hardware import ClusterSpec, Contention, DeviceSpec, load_cluster, load_device
 from gnnperf.predict.assembly import assemble, choose_step, other_step, step_time_kind
 from gnnperf.predict.request import Mode
 from gnnperf.predict.target import choose_target, closest, traced_name

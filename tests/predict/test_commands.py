@@ -9,8 +9,7 @@ import pytest
 import yaml
 
 from gnnperf.core.errors import InputError
-from gnnperf.hardware import load_cluster, load_device
-from gnnperf.hardware.yaml_spec import conf_dir
+from gnnperf.hardware import conf_dir, load_cluster, load_device
 from gnnperf.predict.request import Mode, Request, check
 from gnnperf.predict.target import choose_target, collective_models_text, with_collective_models
 from tests.command import Command

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from gnnperf.core.errors import InputError
-from gnnperf.predict import api
+from gnnperf.predict import StepPrediction, api
 from gnnperf.predict.coverage import NotCovered, check_covered, coverage_lines, ops_to_measure, uncovered_share
 from gnnperf.predict.request import FallbackConfig
-from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.record.calibrate.ops_file import read_ops
 from tests.command import Command
 from tests.predict.predictions import GEMM_0, GEMM_1, toy_prediction

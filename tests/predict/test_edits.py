@@ -10,20 +10,14 @@ from rich.console import Console
 
 from gnnperf import whatif
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import NodeType, Source
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.prediction import Prediction
-from gnnperf.hardware import load_cluster, load_device
-from gnnperf.hardware.spec import ClusterSpec
-from gnnperf.predict import StepPrediction
-from gnnperf.predict.api import predict
+from gnnperf.core import InputError, NodeType, Source
+from gnnperf.graph import ExecutionGraph, Prediction
+from gnnperf.hardware import ClusterSpec, load_cluster, load_device
+from gnnperf.predict import Request, StepPrediction, predict
 from gnnperf.predict.edited import predict_edited, with_edits
-from gnnperf.predict.request import Request
 from gnnperf.predict.target import choose_target
 from gnnperf.predict.whatif import read_edits
-from gnnperf.report.console import print_summary
-from gnnperf.report.json_document import document
+from gnnperf.report import document, print_summary
 from gnnperf.report.text import whatif_lines
 from tests.generate.transformer.plans import small
 from tests.predict.predictions import COLLECTIVE, GEMM_0, GEMM_1, Fixed, question, toy_prediction

@@ -9,14 +9,9 @@ from synthetic import cluster, toy_run
 from toys import DEFAULTS, edges_of, two_rank_graph
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.core.schema import NODE_COLUMNS, NodeType, Relation, Source
-from gnnperf.gnn.checkpoint import Checkpoint, make_checkpoint
-from gnnperf.gnn.data.features import features
-from gnnperf.gnn.data.prepare import PreparedData
-from gnnperf.gnn.models.gnn import TypedGNN
-from gnnperf.gnn.settings import ModelConfig
+from gnnperf.core import NODE_COLUMNS, NodeType, Relation, Source
+from gnnperf.gnn import Checkpoint, Judged, ModelConfig, PreparedData, TypedGNN, features, make_checkpoint
 from gnnperf.gnn.training.evaluate import residuals_of
-from gnnperf.gnn.training.shares import Judged
 from gnnperf.gnn.trust import trust_kinds
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.placement import Placement

@@ -8,17 +8,11 @@ import pytest
 from synthetic import cluster, toy_run
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.core.schema import Source
-from gnnperf.gnn.data.prepare import PreparedData, Step
-from gnnperf.gnn.data.recordings import Processor
-from gnnperf.gnn.intervals.devices import DeviceIntervals
-from gnnperf.gnn.intervals.nodes import NodeIntervals
-from gnnperf.gnn.intervals.steps import StepIntervals
+from gnnperf.core import Source
+from gnnperf.gnn import DeviceIntervals, NodeIntervals, PreparedData, Processor, Step, StepIntervals
 from gnnperf.graph.prediction import Prediction
-from gnnperf.hardware import default_cluster, load_cluster, load_device
-from gnnperf.hardware.spec import ClusterSpec
-from gnnperf.predict import intervals
-from gnnperf.predict.request import Mode
+from gnnperf.hardware import ClusterSpec, default_cluster, load_cluster, load_device
+from gnnperf.predict import Mode, intervals
 from tests.gnn.data.data_sets import carded
 from tests.predict.predictions import GEMM_0, GEMM_1, Fixed, toy_prediction
 from tests.toys import two_rank_graph

@@ -10,8 +10,7 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from gnnperf.core import InputError
-from gnnperf.core.schema import Source
+from gnnperf.core import InputError, Source
 from gnnperf.gnn import DeviceIntervals
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
 from gnnperf.hardware import load_cluster, load_device
@@ -20,8 +19,7 @@ from gnnperf.predict.ratios import CLUSTER, EDIT, LINK, REPEAT, WORLD_SIZE, step
 from gnnperf.predict.request import TraceEvidence, check
 from gnnperf.predict.step_prediction import LEAST_CALLS, TraceMeasurements, outlier_steps
 from gnnperf.predict.trace_evidence import SHORT, unmodeled_ratio
-from gnnperf.report.console import print_summary
-from gnnperf.report.json_document import document
+from gnnperf.report import document, print_summary
 from gnnperf.report.text import comparison, headline, steps_line
 from gnnperf.whatif import ChangeCluster, ChangeDevice, ChangeLink, Edit, HardwareChange, OpLatency, WorldSize
 from gnnperf.whatif.edit import unedited

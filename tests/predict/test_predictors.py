@@ -10,16 +10,11 @@ import pytest
 from synthetic import cluster
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import Source
-from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
-from gnnperf.graph.prediction import Prediction, Predictor, uncovered_ops
-from gnnperf.hardware import load_cluster, load_device, load_host
-from gnnperf.hardware.contention import Contention
-from gnnperf.hardware.spec import ClusterSpec
-from gnnperf.predict import api, similar
+from gnnperf.core import InputError, Source
+from gnnperf.graph import ExecutionGraph, Prediction, Predictor, StepLabel, uncovered_ops
+from gnnperf.hardware import ClusterSpec, Contention, load_cluster, load_device, load_host
+from gnnperf.predict import api, assemble, similar
 from gnnperf.predict.api import NO_CHECKPOINT, predict
-from gnnperf.predict.assembly import assemble
 from gnnperf.predict.edited import with_edits
 from gnnperf.predict.measured import read_measured, tensor_shapes
 from gnnperf.predict.predictors import Predictors
@@ -30,8 +25,7 @@ from gnnperf.predict.trace_evidence import BY_LINK, TracePredictor, family_ratio
 from gnnperf.report.json_document import document
 from gnnperf.report.text import comparison
 from gnnperf.schedule.step_measurements import measured_step
-from gnnperf.whatif import ChangeCluster, ChangeLink, WorldSize, apply, cluster_after
-from gnnperf.whatif.edit import Edited
+from gnnperf.whatif import ChangeCluster, ChangeLink, Edited, WorldSize, apply, cluster_after
 from tests.generate.transformer.plans import small
 from tests.predict.predictions import GEMM_0, GEMM_1, ROW, Fixed, op_table, question
 from tests.toys import make_graph, two_rank_graph

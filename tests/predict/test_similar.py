@@ -9,13 +9,10 @@ import numpy as np
 import pytest
 from synthetic import cluster
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import NodeType
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.tables import EdgeList, node_table
-from gnnperf.predict import api, similar
+from gnnperf.core import InputError, NodeType
+from gnnperf.graph import EdgeList, ExecutionGraph, node_table
+from gnnperf.predict import StepPrediction, api, similar
 from gnnperf.predict.coverage import calls_to_measure
-from gnnperf.predict.step_prediction import StepPrediction
 from tests.command import Command
 from tests.predict.predictions import Fixed, toy_prediction
 

@@ -9,8 +9,7 @@ import pytest
 from gnnperf.core import InputError
 from gnnperf.generate import StepWork, read_plan
 from gnnperf.hardware import conf_dir, load_device, read_yaml
-from gnnperf.predict.api import predict
-from gnnperf.predict.request import Request, check
+from gnnperf.predict import Request, check, predict
 from gnnperf.predict.step_rates import peak_flops_per_s, samples_of_card
 from gnnperf.predict.throughput import PriceConfig, RunConfig, Throughput
 

@@ -9,8 +9,7 @@ from synthetic import cluster, toy_run
 
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core import InputError, Source
-from gnnperf.gnn.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from gnnperf.gnn.data.speed_factors import SpeedFactors
+from gnnperf.gnn import Checkpoint, SpeedFactors, load_checkpoint, save_checkpoint
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.predict import Mode, Request, predict
 from gnnperf.predict.request import TraceEvidence

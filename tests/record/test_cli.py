@@ -15,7 +15,7 @@ import torch
 import gnnperf
 from gnnperf.core.errors import InputError
 from gnnperf.record import card, record, record_cli, script
-from gnnperf.record.recorder import record as record_steps
+from gnnperf.record import record as record_steps
 from gnnperf.record.wrap import SETTINGS, wrap
 from tests.command import Command
 

@@ -10,16 +10,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from gnnperf.core.documents import to_json
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import Source, StepTimeKind
-from gnnperf.memory import Part, PeakMemory
-from gnnperf.memory.measured_memory import Measured
+from gnnperf.core import InputError, Source, StepTimeKind, to_json
+from gnnperf.memory import Measured, Part, PeakMemory
 from gnnperf.predict.step_prediction import RankMemory, StepPrediction, WhatIfPrediction
-from gnnperf.report import write_report
+from gnnperf.report import document, print_summary, write_report
 from gnnperf.report.compare.text import StepTooLong, read_threshold
-from gnnperf.report.console import print_summary
-from gnnperf.report.json_document import document
 from gnnperf.report.text import bytes_text, memory_lines, time_text
 from gnnperf.whatif.findings import Basis, Finding
 from tests.predict.predictions import GEMM_1, toy_prediction

@@ -11,8 +11,7 @@ import pytest
 import yaml
 
 import gnnperf
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import PREDICTION_COLUMNS
+from gnnperf.core import PREDICTION_COLUMNS, InputError
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.report.notebook import Estimate
 from tests.predict.predictions import GEMM_1, toy_prediction
@@ -92,7 +91,7 @@ def test_a_device_is_a_mapping_or_a_choice_with_changes() -> None:
     [
         ({"trace": "no/such.json"}, r"no/such.json: no such file or directory"),
         ({"trace": "x", "mod": "gnn"}, r"unknown key 'mod'.*did you mean 'mode'"),
-        ({"plan": "gpt2_345m", "hardware": {"num_sms": 40}}, r"hardware: key 'name' is missing.*with name, kind"),
+        ({"plan": "gpt2_345m", "hardware": {"num_sms": 40}}, r"hardware: name, kind.* are required"),
         ({"plan": "gpt2_345m", "hardware": {"sms": 40}, "words": ["hardware=v100_sxm2_16gb"]}, r"unknown key 'sms'"),
     ],
 )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gnnperf.predict.whatif import edit_settings, parse_edit
+from gnnperf.predict.whatif import EDITS, parse_edit
 from gnnperf.report.predict_cli import EXAMPLES, WHAT_IF_EXAMPLES
 from tests.command import Command
 
@@ -75,7 +75,7 @@ def test_examples_of_the_help_run(line: str, tmp_path: Path, command: Command, m
 def test_help_lists_every_edit() -> None:
     listed = WHAT_IF_EXAMPLES.partition("SETTING:VALUE,...\n")[2].partition("every setting")[0]
     named = [word for line in listed.splitlines() for word in re.findall(r"(\w+)(?:=\S+|, |  )", line[:40])]
-    assert sorted(named) == sorted(edit_settings())
+    assert sorted(named) == sorted(EDITS)
 
 
 def test_flags_of_a_run_give_its_hours_and_cost(command: Command, tmp_path: Path) -> None:

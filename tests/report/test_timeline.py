@@ -14,10 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnperf.core.schema import NodeType, Relation
+from gnnperf.core import NodeType, Relation
 from gnnperf.graph.execution_graph import StepLabel
-from gnnperf.predict.assembly import assemble
-from gnnperf.predict.step_prediction import StepPrediction
+from gnnperf.predict import StepPrediction, assemble
 from gnnperf.report import timeline as timeline_module
 from gnnperf.report.timeline import tracks, write_timeline
 from tests.predict.predictions import COLLECTIVE, GEMM_0, GEMM_1, Fixed, question, toy_prediction

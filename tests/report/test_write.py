@@ -9,11 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gnnperf.core.documents import to_json
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import PREDICTION_COLUMNS
-from gnnperf.hardware import load_device
-from gnnperf.hardware.yaml_spec import device_from
+from gnnperf.core import PREDICTION_COLUMNS, InputError, to_json
+from gnnperf.hardware import device_from, load_device
 from gnnperf.report.json_document import document
 from gnnperf.report.summary import nodes_table
 from gnnperf.report.write import FILES, check_output, write_report, write_tables

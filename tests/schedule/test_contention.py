@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toys import make_graph
 
-from gnnperf.core.schema import NodeType, Relation, Segment
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.prediction import Isolated
+from gnnperf.core import NodeType, Relation, Segment
+from gnnperf.graph import ExecutionGraph, Isolated
 from gnnperf.hardware.contention import Contention
 from gnnperf.schedule import schedule, schedule_with_contention
 from gnnperf.schedule.contention import Contended, isolated_us

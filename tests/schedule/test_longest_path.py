@@ -9,11 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toys import make_graph, two_rank_graph
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import NodeType, Relation, Segment
+from gnnperf.core import InputError, NodeType, Relation, Segment
 from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.schedule import Schedule, schedule
-from gnnperf.schedule.longest_path import timed_edges
+from gnnperf.schedule import Schedule, schedule, timed_edges
 
 
 def run(graph: ExecutionGraph, **options: object) -> Schedule:

@@ -9,13 +9,10 @@ from hypothesis import strategies as st
 from toys import make_graph, two_rank_graph
 from traces import Event, all_reduce, annotation, call, kernel, mark, op, run_of, trace
 
-from gnnperf.core.schema import NodeType, Relation, Segment
-from gnnperf.graph.build import build_graph
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.core import NodeType, Relation, Segment
+from gnnperf.graph import ExecutionGraph, build_graph
+from gnnperf.schedule import align, common_subsequence, fit_medians, replay_step
 from gnnperf.schedule import alignment as module
-from gnnperf.schedule.alignment import align, common_subsequence
-from gnnperf.schedule.medians import fit_medians
-from gnnperf.schedule.replay import replay_step
 
 
 def step(number: int, begin: float, *, gemm_us: float, host_us: float = 10.0) -> list[Event]:

@@ -8,12 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toys import make_graph
 
-from gnnperf.core.schema import Relation
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.prediction import Isolated
+from gnnperf.core import Relation
+from gnnperf.graph import ExecutionGraph, Isolated
 from gnnperf.hardware.contention import Bucket, Contention
-from gnnperf.schedule import schedule_with_contention
-from gnnperf.schedule.contention import isolated_us
+from gnnperf.schedule import isolated_us, schedule_with_contention
 from gnnperf.schedule.resource_demands import resource_demands
 from tests.schedule.test_contention import LINKS, arrive, host, run, transfer
 

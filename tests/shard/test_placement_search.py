@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import NodeType
+from gnnperf.core import InputError, NodeType
 from gnnperf.generate.recommendation.build import build_recommendation
 from gnnperf.generate.recommendation.plan import Placed, Placement, RecommendationPlan, Recommender, Split, Table
 from gnnperf.generate.recommendation.read import largest_first

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from gnnperf.core import untrusted
-from gnnperf.trace import limits, read_run
+from gnnperf.trace import RunTrace, limits, read_run
 from gnnperf.trace.assembly import assemble
-from gnnperf.trace.table import RunTrace
 from tests.trace import kineto_files as files
 
 TEXT = json.dumps(files.document(files.step_events()), indent=1).encode()

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gnnperf.core.schema import EventKind, Link
+from gnnperf.core import EventKind, Link
 from gnnperf.trace import linking, read_run
 from gnnperf.trace.assembly import Assembled, assemble
 from gnnperf.trace.linking import enclosing_ops

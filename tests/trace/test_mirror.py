@@ -8,13 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gnnperf.core import schema
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import DEVICE_KINDS
-from gnnperf.trace import read_run, reader, selection
+from gnnperf.core import DEVICE_KINDS, InputError, schema
+from gnnperf.trace import RunTrace, TraceTable, read_run, reader, selection
 from gnnperf.trace.inspect import inspect
 from gnnperf.trace.selection import in_steps, step_numbers
-from gnnperf.trace.table import RunTrace, TraceTable
 
 pytestmark = pytest.mark.mirror
 TRACE_KINDS = ("kineto", "execution-trace", "archive", "execution-trace-protobuf-or-concatenated")

@@ -12,8 +12,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from gnnperf.core import schema, workers
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError, schema, workers
 from gnnperf.trace import assembly, read_run, reader
 from gnnperf.trace.scanner import Scanner
 from gnnperf.trace.trace_sources import Source

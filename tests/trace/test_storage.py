@@ -14,14 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnperf.core import schema
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import EventKind
-from gnnperf.trace import read_run
+from gnnperf.core import EventKind, InputError, schema
+from gnnperf.trace import RunTrace, read_run
 from gnnperf.trace.columns import Codes
 from gnnperf.trace.packing import COUNTERS, LANE, REFERENCES, TEXTS, Columns, pack, packed_dtypes, unpack
 from gnnperf.trace.storage import read_tables, write_run
-from gnnperf.trace.table import RunTrace
 from tests.trace import kineto_files as files
 from tests.traces import annotation, op, run_of, trace
 

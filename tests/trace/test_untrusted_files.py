@@ -18,8 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gnnperf.core import untrusted
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError, untrusted
 from gnnperf.core.schema.parquet import MAX_FOOTER_BYTES, read_parquet
 from gnnperf.trace import limits, read_run
 from gnnperf.trace.storage import write_run

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from gnnperf.core.errors import InputError
-from gnnperf.trace import Selection, read_run, windows
-from gnnperf.trace.windows import split, windowed
+from gnnperf.trace import Selection, read_run, split, windowed, windows
 from tests.command import Command
 from tests.trace import kineto_files as files
 

@@ -11,9 +11,8 @@ Each rank issues its part at the start of `issue`. The transfer begins when the 
 import pandas as pd
 from toys import make_graph
 
-from gnnperf.core.schema import NodeType, Relation, Segment
-from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
-from gnnperf.graph.tables import content_keys
+from gnnperf.core import NodeType, Relation, Segment
+from gnnperf.graph import ExecutionGraph, StepLabel, content_keys
 
 MM_US = (10.0, 14.0)
 TRANSFER_US = 30.0

@@ -16,11 +16,8 @@ import numpy as np
 import pandas as pd
 from toys import make_graph
 
-from gnnperf.core.schema import NodeType, Relation, Segment
-from gnnperf.graph import load_graph
-from gnnperf.graph.cost import op_cost
-from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
-from gnnperf.graph.tables import EdgeList, concat_tables
+from gnnperf.core import NodeType, Relation, Segment
+from gnnperf.graph import EdgeList, ExecutionGraph, StepLabel, concat_tables, load_graph, op_cost
 
 Call = tuple[str, str, list[object]]  # op, phase, shapes
 EMBEDDING, LINEAR, LOSS, GRADIENT_IN, GRADIENT_W, UPDATE, SEND, ARRIVE, EXIT, TRANSFER = range(10)

@@ -12,8 +12,7 @@ from pandas.testing import assert_frame_equal
 
 from gnnperf.core.errors import InputError
 from gnnperf.generate.transformer.build import build_plan
-from gnnperf.graph import build_graph
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph import ExecutionGraph, build_graph
 from gnnperf.trace import read_run
 from gnnperf.whatif import ScaleBatch, apply
 from gnnperf.whatif.batch_shapes import _without_sequence, find_batch, scale_call

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import NodeType, Relation, Segment
+from gnnperf.core import InputError, NodeType, Relation, Segment
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
 from gnnperf.whatif import Edit, Edited, InputStall, OpLatency, Place, Straggler, apply
 from gnnperf.whatif.declared import DeclarePause, ScaleNodes, gap_at

@@ -7,11 +7,9 @@ import pytest
 
 from gnnperf import whatif
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.graph import load_graph
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph import ExecutionGraph, load_graph
 from gnnperf.hardware import default_cluster, load_device, placed
-from gnnperf.predict import Request
-from gnnperf.predict.api import predicted
+from gnnperf.predict import Request, predicted
 from gnnperf.predict.edited import predict_edited
 from gnnperf.predict.request import Profiler
 from research.evaluation.reference_run import align_runs

@@ -3,13 +3,9 @@
 import numpy as np
 import pytest
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import NodeType
-from gnnperf.hardware import load_cluster, load_device, load_host, load_link
-from gnnperf.hardware.spec import ClusterSpec
-from gnnperf.whatif import apply
-from gnnperf.whatif.edit import Edit
-from gnnperf.whatif.hardware import ChangeCluster, ChangeDevice, ChangeLink, cluster_after
+from gnnperf.core import InputError, NodeType
+from gnnperf.hardware import ClusterSpec, load_cluster, load_device, load_host, load_link
+from gnnperf.whatif import ChangeCluster, ChangeDevice, ChangeLink, Edit, apply, cluster_after
 from tests.toys import two_rank_graph
 from tests.whatif.programs import layer
 

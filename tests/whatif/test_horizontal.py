@@ -3,8 +3,7 @@
 import pytest
 from toys import make_graph
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import NodeType, Relation, Segment
+from gnnperf.core import InputError, NodeType, Relation, Segment
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.whatif.fusion import FuseElementwise
 from gnnperf.whatif.horizontal import FuseHorizontally, batched, result_shape

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from toys import make_graph
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import NodeType, Relation, Segment
+from gnnperf.core import InputError, NodeType, Relation, Segment
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.schedule import schedule
 from gnnperf.whatif.streams import MoveNodesToStream, MoveToStream, is_unordered

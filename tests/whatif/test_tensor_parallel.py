@@ -13,11 +13,10 @@ from gnnperf.generate import Shape
 from gnnperf.generate.transformer.build import build_plan
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.schedule import timed_edges
+from gnnperf.whatif import Edited, WorldSize, apply
 from gnnperf.whatif.added_sums import templates
 from gnnperf.whatif.costs import Cost, DistinctCall
-from gnnperf.whatif.edit import Edited, apply
 from gnnperf.whatif.tensor_parallel import Role, TensorParallel, _Divide, _Layers
-from gnnperf.whatif.world_size import WorldSize
 from tests.generate.transformer.plans import small
 from tests.whatif.programs import recorded, transfers
 

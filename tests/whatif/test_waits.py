@@ -8,14 +8,11 @@ import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import Evidence, NodeType, Relation, Segment
-from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
-from gnnperf.graph.tables import EdgeList, concat_tables
+from gnnperf.core import Evidence, InputError, NodeType, Relation, Segment
+from gnnperf.graph import EdgeList, ExecutionGraph, StepLabel, concat_tables
 from gnnperf.schedule import timed_edges
 from gnnperf.trace.public.catalog import load_catalog
-from gnnperf.whatif import Block, apply
-from gnnperf.whatif.waits import WaitLater
+from gnnperf.whatif import Block, WaitLater, apply
 from research.benchmarks._public_runs import imported, recordings
 from research.evaluation.interventions import step_times_us
 from tests.toys import make_graph

@@ -9,12 +9,10 @@ import pytest
 
 from gnnperf.core.errors import InputError
 from gnnperf.generate.transformer.build import build_plan
-from gnnperf.graph import build_graph
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph import ExecutionGraph, build_graph
 from gnnperf.schedule import schedule, timed_edges
 from gnnperf.trace import read_run
-from gnnperf.whatif.edit import apply
-from gnnperf.whatif.world_size import WorldSize
+from gnnperf.whatif import WorldSize, apply
 from tests.generate.folding.graphs import Item, Meeting, Work, grid, latencies_us
 from tests.generate.transformer.plans import small, step_us
 from tests.whatif.programs import recorded, transfers

@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.analytic.collective.model import CollectiveModel, calls_of
-from gnnperf.analytic.constants_file import AboveZero, FromZero, constants_from
+from gnnperf.analytic.constants_file import constants_from
+from gnnperf.core import AboveZero, FromZero
 from gnnperf.hardware import COLLECTIVES_GROUP, POINT_TO_POINT, ClusterSpec, LinkSpec, is_path, path_of, read_yaml
 
 SEND_RECV = "send_recv"  # the name of every point-to-point kind here

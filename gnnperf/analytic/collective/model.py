@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gnnperf.analytic.constants_file import FromZero
+from gnnperf.core import FromZero
 from gnnperf.hardware import ClusterSpec, ring_hops_between_nodes, ring_terms, touched_bytes
 
 REFERENCE_RANKS = 4.0  # `at_bytes` is for a group of this size

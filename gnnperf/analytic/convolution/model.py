@@ -27,10 +27,11 @@ from enum import StrEnum
 
 import numpy as np
 
-from gnnperf.analytic.constants_file import AboveZero, shipped
+from gnnperf.analytic.constants_file import shipped
 from gnnperf.analytic.gemm.model import SPLITS, WHOLE, Products, ProductTime, products
 from gnnperf.analytic.memory_bound.constants import MemoryConstants
 from gnnperf.analytic.memory_bound.streams import US, stream_us, sustained_bytes_per_s
+from gnnperf.core import AboveZero
 from gnnperf.hardware import DeviceSpec
 
 

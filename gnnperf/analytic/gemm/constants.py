@@ -10,9 +10,9 @@ from typing import Annotated
 import numpy as np
 from msgspec import Meta
 
-from gnnperf.analytic.constants_file import AboveZero, FromZero, constants_from
+from gnnperf.analytic.constants_file import constants_from
 from gnnperf.analytic.memory_bound.streams import WIDE_BUS_BITS
-from gnnperf.core import InputError, require
+from gnnperf.core import AboveZero, FromZero, InputError, require
 from gnnperf.hardware import DeviceSpec, conf_dir, read_yaml
 
 VERSION = 6

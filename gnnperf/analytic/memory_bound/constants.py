@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gnnperf.analytic.constants_file import AboveZero, FromZero, require_names, shipped
+from gnnperf.analytic.constants_file import shipped
+from gnnperf.core import AboveZero, FromZero
+from gnnperf.hardware import require_names
 
 MEMORY_BOUND_FILE = "memory_bound.yaml"
 ROW_KERNELS = ("layer_norm", "softmax_warp", "softmax_block")

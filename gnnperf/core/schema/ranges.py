@@ -13,6 +13,11 @@ from gnnperf.core.errors import InputError
 
 CheckedT = TypeVar("CheckedT")
 
+Count = Annotated[int, Meta(ge=1)]
+AboveZero = Annotated[float, Meta(gt=0.0)]
+FromZero = Annotated[float, Meta(ge=0.0)]
+FromOne = Annotated[float, Meta(ge=1.0)]
+ShareAboveZero = Annotated[float, Meta(gt=0.0, le=1.0)]
 NotNegative = Annotated[float, Meta(ge=0.0, le=1e12)]  # of us: twelve days
 Unbounded = Annotated[float, Meta(ge=0.0)]  # infinity included
 Share = Annotated[float, Meta(ge=0.0, le=1.0)]

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from gnnperf.core import require
-from gnnperf.generate.sections import keys_in, section
+from gnnperf.hardware import keys_in, section
 
 DTYPES = ("float32", "float16", "bfloat16")
 MEBIBYTE = 1 << 20

@@ -20,7 +20,7 @@ from typing import Any
 from gnnperf.core import InputError, require
 from gnnperf.generate.recommendation import plan
 from gnnperf.generate.recommendation.plan import Placed, Placement, RecommendationPlan, Recommender, Split, Table
-from gnnperf.generate.sections import keys_in, list_of, section, value_as
+from gnnperf.hardware import keys_in, list_of, section, value_as
 
 # A placement that is chosen by default: largest tables first, each to the rank that holds least.
 

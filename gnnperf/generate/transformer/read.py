@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gnnperf.generate.sections import keys_in, section, value_as
 from gnnperf.generate.transformer.block import Block, Experts
 from gnnperf.generate.transformer.items import Offload
 from gnnperf.generate.transformer.lengths import read_lengths
 from gnnperf.generate.transformer.plan import Lengths, Parallelism, Schedule, Sharding, Transformer, TransformerPlan
+from gnnperf.hardware import keys_in, section, value_as
 
 OPTIONAL = {"block": Block, "parallelism": Parallelism, "sharding": Sharding, "offload": Offload}
 SECTIONS = ("name", "model", "schedule", "experts", "lengths", *OPTIONAL, "source")

@@ -8,7 +8,6 @@ bounds                    where those of one more generation are expected: `rese
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Annotated
 
 import numpy as np
@@ -17,11 +16,9 @@ from msgspec import Meta
 
 from gnnperf.analytic import read_constants
 from gnnperf.core import require
-from gnnperf.hardware import conf_dir
+from gnnperf.hardware import SEPARATOR, conf_dir
 
 FILE = "unseen_gpu.yaml"  # in conf/analytic, written by `research.benchmarks.generations --write`
-
-SEPARATOR = " | "
 
 
 @dataclass(frozen=True)
@@ -61,9 +58,4 @@ def group_names(family: np.ndarray, dtype: np.ndarray) -> np.ndarray:
 @cache
 def shipped_intervals(name: str = FILE) -> DeviceIntervals:
     """Those of a file that ships."""
-    return load_device_intervals(conf_dir("analytic") / name)
-
-
-def load_device_intervals(path: Path) -> DeviceIntervals:
-    """Read intervals."""
-    return read_constants(path, DeviceIntervals)
+    return read_constants(conf_dir("analytic") / name, DeviceIntervals)

@@ -65,10 +65,6 @@ class OwnFiles:
         self.contents.append(read_yaml(Path(path)))
         return f"{OWN}_{len(self.contents) - 1}"
 
-    def placeholders(self) -> dict[str, dict[str, int]]:
-        """Choice -> what Hydra composes for it."""
-        return {f"{OWN}_{number}": {OWN: number} for number in range(len(self.contents))}
-
     def inserted(self, group: Mapping[str, Any]) -> dict[str, Any]:
         """A composed group with its file's content; settings of the command line go over it."""
         if OWN not in group:

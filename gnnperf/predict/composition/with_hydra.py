@@ -20,7 +20,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from gnnperf.core import InputError
 from gnnperf.predict.composition import messages, one_message
-from gnnperf.predict.composition.command_line import CONF_DIR, GROUPS, OwnFiles, escaped, literal, with_keys
+from gnnperf.predict.composition.command_line import CONF_DIR, GROUPS, OWN, OwnFiles, escaped, literal, with_keys
 from gnnperf.predict.composition.plain import OWN_FOLDER
 
 ConfigT = TypeVar("ConfigT")
@@ -137,6 +137,6 @@ def as_text(words: Sequence[str], node: type) -> list[str]:
 
 def offer(own: OwnFiles) -> None:
     """Make the placeholders of the user's files choices of their groups."""
-    for choice, content in own.placeholders().items():
+    for number in range(len(own.contents)):
         for group in GROUPS:
-            ConfigStore.instance().store(name=choice, node=content, group=group)
+            ConfigStore.instance().store(name=f"{OWN}_{number}", node={OWN: number}, group=group)

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from gnnperf.core import InputError
+from gnnperf.core import InputError, untrusted
 
 CATALOG = Path(__file__).parent / "catalog.csv.gz"
 
@@ -48,16 +48,14 @@ COLUMNS = tuple(f.name for f in fields(Entry))
 
 def load_catalog(path: Path = CATALOG) -> tuple[Entry, ...]:
     """Read a catalog (gzipped CSV with the fields of `Entry`); refuses names that point outside of its folder."""
-    try:
-        with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
-            reader = csv.DictReader(file)
-            if tuple(reader.fieldnames or ()) != COLUMNS:
-                raise InputError("not a catalog of public files", where=str(path), allowed=", ".join(COLUMNS))
-            return tuple(_entry(row) for row in reader)
-    except (OSError, EOFError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"cannot read the catalog: {error}", where=str(path)) from error
+    with (
+        untrusted.reading(path, "cannot read the catalog"),
+        gzip.open(path, "rt", encoding="utf-8", newline="") as file,
+    ):
+        reader = csv.DictReader(file)
+        if tuple(reader.fieldnames or ()) != COLUMNS:
+            raise InputError("not a catalog of public files", where=str(path), allowed=", ".join(COLUMNS))
+        return tuple(_entry(row) for row in reader)
 
 
 def _entry(row: dict[str, str]) -> Entry:

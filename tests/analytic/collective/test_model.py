@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnperf.analytic import AnalyticPredictor
+from gnnperf.analytic import AnalyticPredictor, default_constants
 from gnnperf.analytic.collective.constants import (
     CollectiveConstants,
     MeasuredLink,
@@ -17,9 +17,7 @@ from gnnperf.analytic.collective.constants import (
 )
 from gnnperf.analytic.collective.formulas import collective_us, fitted_collective_us
 from gnnperf.analytic.collective.model import HYBRID_CUBE_MESH_RINGS, CollectiveModel, ProtocolSwitch, calls_of
-from gnnperf.analytic.constants import default_constants
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import NodeType
+from gnnperf.core import InputError, NodeType
 from gnnperf.graph.tables import node_table
 from gnnperf.hardware import ClusterSpec, cluster_names, load_cluster
 from gnnperf.hardware.yaml_spec import COLLECTIVES_GROUP, names_in

@@ -19,10 +19,8 @@ from gnnperf.analytic.cpu.coefficients import CoreNumbers, FamilyCoefficients, O
 from gnnperf.analytic.cpu.counts import KEYS
 from gnnperf.analytic.cpu.fit import CALIBRATED, RECORDED, fit_op_prices
 from gnnperf.analytic.cpu.measured import read_calibrated_calls, recorded_calls
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import NodeType
-from gnnperf.hardware.catalog import load_device
-from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.core import InputError, NodeType
+from gnnperf.hardware import DeviceSpec, load_device
 from research.fitting.files import save_constants
 
 CPU = load_device("cpu_generic")

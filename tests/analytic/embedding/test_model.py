@@ -18,9 +18,8 @@ from gnnperf.analytic.kernels.call import KernelCall
 from gnnperf.analytic.kernels.dispatch import kernel_times
 from gnnperf.analytic.memory_bound.constants import default_memory_constants
 from gnnperf.analytic.memory_bound.streams import cache_bytes_per_s, sustained_bytes_per_s
-from gnnperf.core.schema import OpFamily
-from gnnperf.graph.cost.table import op_cost
-from gnnperf.graph.execution_graph import lookups_held
+from gnnperf.core import OpFamily
+from gnnperf.graph import lookups_held, op_cost
 from gnnperf.hardware import load_device
 
 COSTS = LookupCosts(

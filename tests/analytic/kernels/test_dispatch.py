@@ -13,8 +13,7 @@ from gnnperf.analytic.kernels.call import Bound, KernelCall
 from gnnperf.analytic.kernels.dispatch import has_forms, kernel_times, roofline_us
 from gnnperf.analytic.memory_bound.constants import default_memory_constants
 from gnnperf.analytic.roofline import default_cdna_constants
-from gnnperf.hardware.catalog import device_names, load_device
-from gnnperf.hardware.spec import DeviceSpec, Measured
+from gnnperf.hardware import DeviceSpec, Measured, device_names, load_device
 from tests.analytic.kernels.calls import call, of_every_family, without_work
 
 GPUS = tuple(device for device in map(load_device, device_names()) if device.kind == "gpu")

@@ -7,7 +7,7 @@ from gnnperf.analytic.kernels.call import Bound, KernelCall
 from gnnperf.analytic.kernels.nodes import node_bounds, op_times
 from gnnperf.analytic.op_tables.gradients import gradient_calls
 from gnnperf.analytic.op_tables.read_tables import OpRow
-from gnnperf.core.schema import NodeType
+from gnnperf.core import NodeType
 from gnnperf.graph.cost.op_call import UnknownCost
 from gnnperf.hardware import load_device
 from tests.toys import make_graph

@@ -16,9 +16,8 @@ from gnnperf.analytic.kernels.dispatch import kernel_times
 from gnnperf.analytic.kernels.nodes import compute_nodes_us
 from gnnperf.analytic.memory_bound.calls import chain_ops, chains_us
 from gnnperf.analytic.memory_bound.streams import chain_us
-from gnnperf.core.schema import NodeType
-from gnnperf.graph import build_graph
-from gnnperf.graph.execution_graph import TableCounts
+from gnnperf.core import NodeType
+from gnnperf.graph import TableCounts, build_graph
 from gnnperf.hardware.catalog import default_cluster, load_device
 from tests.analytic.kernels.calls import call as op_call
 

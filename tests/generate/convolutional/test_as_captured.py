@@ -5,15 +5,13 @@ from collections import Counter
 import pandas as pd
 import pytest
 
-from gnnperf.core.schema import NodeType, OpFamily
+from gnnperf.core import NodeType, OpFamily
 from gnnperf.generate.capturing.api import captured_run
 from gnnperf.generate.convolutional.build import build_network, replica_tensors
 from gnnperf.generate.convolutional.plan import Block
 from gnnperf.generate.shapes import parse, tensors
 from gnnperf.graph import build_graph
-from gnnperf.memory import Part
-from gnnperf.memory.planned import planned_peak
-from gnnperf.memory.recorded import peak_memory
+from gnnperf.memory import Part, peak_memory, planned_peak
 from research.recording.workloads.cnn import Cnn, Layout
 from tests.generate.convolutional.networks import recorded_layout
 

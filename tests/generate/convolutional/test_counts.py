@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import NodeType, OpFamily
+from gnnperf.core import InputError, NodeType, OpFamily
 from gnnperf.generate.convolutional.build import buckets, build_network, replica_tensors
 from gnnperf.generate.convolutional.network import network_passes
 from gnnperf.generate.convolutional.plan import Block, ConvolutionalPlan, NetworkOptimizer

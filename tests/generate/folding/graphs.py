@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from toys import make_graph
 
-from gnnperf.core.schema import NodeType, Relation, Segment
+from gnnperf.core import NodeType, Relation, Segment
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.placement import progression
 

@@ -11,11 +11,8 @@ from gnnperf.analytic import AnalyticPredictor
 from gnnperf.generate.folding.fold import Folded, fold
 from gnnperf.generate.transformer.build import build_plan
 from gnnperf.generate.transformer.plan import Pipeline, Reduction, TransformerPlan
-from gnnperf.graph import load_graph
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.prediction import Isolated
-from gnnperf.hardware import load_device
-from gnnperf.hardware.contention import Contention
+from gnnperf.graph import ExecutionGraph, Isolated, load_graph
+from gnnperf.hardware import Contention, load_device
 from gnnperf.predict.target import choose_target
 from gnnperf.schedule import Schedule, schedule_with_contention
 from tests.generate.folding.graphs import Item, Meeting, Work, grid, latencies_us

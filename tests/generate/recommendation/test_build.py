@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from gnnperf.core.schema import NodeType, OpFamily
+from gnnperf.core import NodeType, OpFamily
 from gnnperf.generate.recommendation.build import build_recommendation
 from gnnperf.generate.recommendation.network import dense_parameters, top_widths
 from gnnperf.generate.recommendation.plan import Interaction, Optimizer, RecommendationPlan, Recommender, Split

@@ -5,13 +5,10 @@ from typing import Any
 import pytest
 
 from gnnperf.analytic import LOOK_UP
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import NodeType
-from gnnperf.generate import read_plan
+from gnnperf.core import InputError, NodeType
+from gnnperf.generate import RecommendationPlan, read_plan
 from gnnperf.generate.recommendation.build import build_recommendation, recommendation_tensors
-from gnnperf.generate.recommendation.plan import RecommendationPlan
-from gnnperf.memory import Part
-from gnnperf.memory.planned import planned_peak
+from gnnperf.memory import Part, planned_peak
 
 DENSE = 13 * 8 + 8 + (8 + 3) * 1 + 1  # bottom 13 -> 8; top: 8 columns and three products of pairs -> 1
 

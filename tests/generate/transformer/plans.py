@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.core.schema import NodeType, OpFamily
+from gnnperf.core import NodeType, OpFamily
 from gnnperf.generate.transformer.memory import Role, RoleMap, rank_of
 from gnnperf.generate.transformer.plan import Parallelism, Pipeline, Schedule, Transformer, TransformerPlan
 from gnnperf.graph.execution_graph import ExecutionGraph

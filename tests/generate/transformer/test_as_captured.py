@@ -9,7 +9,7 @@ from torch import nn
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn import functional as F
 
-from gnnperf.core.schema import NodeType
+from gnnperf.core import NodeType
 from gnnperf.generate import Parallelism, Recompute, Schedule, Sharded, Sharding, TransformerPlan
 from gnnperf.generate.capturing import capture
 from gnnperf.generate.transformer.build import build_plan

@@ -4,15 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import NodeType, OpFamily
+from gnnperf.core import InputError, NodeType, OpFamily
 from gnnperf.generate.transformer.block import Activation, Attention, Block, Kernels, Norm, Positions
 from gnnperf.generate.transformer.build import build_plan
 from gnnperf.generate.transformer.plan import Parallelism, Recompute, Schedule, Sharding, Transformer, TransformerPlan
 from gnnperf.generate.transformer.read import plan_from
 from gnnperf.generate.transformer.sizes import stage_count
-from gnnperf.hardware.strict_yaml import read_yaml
-from gnnperf.hardware.yaml_spec import conf_dir
+from gnnperf.hardware import conf_dir, read_yaml
 from tests.generate.transformer.plans import product_flops, step_us, transfers
 
 LLAMA = Block(

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gnnperf.core.schema import NodeType, Phase, Relation
+from gnnperf.core import NodeType, Phase, Relation
 from gnnperf.generate import Parallelism, Recompute, Schedule, TransformerPlan
 from gnnperf.generate.transformer.build import build_plan
 from gnnperf.generate.transformer.items import Group, HostWait, Placed, Transfer, op

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 import pytest
 
 from gnnperf.core import Phase
-from gnnperf.generate import Item, Lane, Transfer
+from gnnperf.generate import Item, Lane, Run, Transfer, WorkBook, item_table, run_us, side_lane
 from gnnperf.generate.transformer.items import Await, Copy, Group, HostAwait, HostWait, Placed, Record, op
-from gnnperf.generate.transformer.pass_work import Run, WorkBook, item_table, run_us, side_lane
 from gnnperf.generate.transformer.passes import flagged_passes, steps
 from gnnperf.generate.transformer.plan import Parallelism, Pipeline, Reduction, Sharded, Sharding, TransformerPlan
 from gnnperf.generate.transformer.program import stage_program

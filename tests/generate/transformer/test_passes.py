@@ -6,8 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import NodeType
+from gnnperf.core import InputError, NodeType
 from gnnperf.generate import Recompute, rank_tensors
 from gnnperf.generate.transformer import passes as module
 from gnnperf.generate.transformer.block import Block

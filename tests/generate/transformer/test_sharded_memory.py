@@ -5,13 +5,12 @@ from typing import Any
 
 import pytest
 
-from gnnperf.generate import HeldFor, Hold, Pair, RankTensors, Sharded, Sharding, TransformerPlan
+from gnnperf.generate import HeldFor, Hold, Order, Pair, RankTensors, Sharded, Sharding, TransformerPlan
 from gnnperf.generate.transformer import activations
 from gnnperf.generate.transformer.block import Experts, Kernels
 from gnnperf.generate.transformer.build import build_plan
 from gnnperf.generate.transformer.items import Offload, Store
 from gnnperf.generate.transformer.memory import held_bytes, most_in_flight, stage_tensors
-from gnnperf.generate.transformer.passes import Order
 from gnnperf.generate.transformer.plan import Parallelism, Pipeline, Recompute, Reduction, Schedule, Transformer
 from gnnperf.generate.transformer.rank_memory import embedding_uses, head_uses, layer_uses
 from gnnperf.generate.transformer.sizes import layers_of, owned_count, stage_count

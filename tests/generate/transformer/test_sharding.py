@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.core.schema import NodeType
+from gnnperf.core import NodeType
 from gnnperf.generate.transformer import sizes
 from gnnperf.generate.transformer.activations import retained_bytes
 from gnnperf.generate.transformer.block import Block

@@ -15,16 +15,13 @@ from toys import edges_of, make_graph, two_rank_graph
 from traces import all_reduce, call, kernel, mark, op, run_of, trace
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import EVIDENCE_COLUMNS, WORK_TYPES, NodeType, Relation
+from gnnperf.core import EVIDENCE_COLUMNS, WORK_TYPES, InputError, NodeType, Relation
 from gnnperf.gnn.data.features import FORWARD_EDGE_TYPES, PLACEMENT, RELATION_ENDS, features, joined_by_parts, reverse
 from gnnperf.gnn.data.floors import fit_floors
 from gnnperf.gnn.data.numbers import WORK_NAMES
 from gnnperf.gnn.data.runs import IsolatedLabels
 from gnnperf.gnn.data.vocabulary import fit_vocabulary
-from gnnperf.graph import load_graph
-from gnnperf.graph.build import build_graph
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph import ExecutionGraph, build_graph, load_graph
 
 TOY = two_rank_graph()
 VOCABULARY, FLOORS = fit_vocabulary([TOY.nodes]), fit_floors([TOY.nodes])

@@ -12,12 +12,11 @@ from synthetic import cluster
 from toys import make_graph, two_rank_graph
 
 from docs.made.features import feature_page
-from gnnperf.core.schema import NUM_TEXT_FEATURES, WORK_FEATURES, NodeType, Relation, names
+from gnnperf.core import NUM_TEXT_FEATURES, WORK_FEATURES, NodeType, Relation, names
 from gnnperf.gnn.data import numbers as figures
 from gnnperf.gnn.data.vocabulary import FIELDS
 from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.hardware import default_cluster, load_device
-from gnnperf.hardware.spec import LinkSpec
+from gnnperf.hardware import LinkSpec, default_cluster, load_device
 
 HARDWARE = cluster()
 

@@ -21,8 +21,7 @@ from gnnperf.gnn.data.module import EpochShuffle, SharedBatches, StepDataModule
 from gnnperf.gnn.data.prepare import DataConfig, PreparedData, load_data, opened, prepare
 from gnnperf.gnn.data.recordings import Processor
 from gnnperf.gnn.data.runs import RunGraph, cluster_for
-from gnnperf.hardware import COLLECTIVES_GROUP, load_device, path_of
-from gnnperf.hardware.placement import Placement
+from gnnperf.hardware import COLLECTIVES_GROUP, Placement, load_device, path_of
 from tests.gnn.data.data_sets import carded
 
 SMALL = replace(SPLIT, train=("a",), test=())

@@ -10,8 +10,7 @@ import pandas as pd
 import pytest
 from synthetic import read
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import WORK_TYPES
+from gnnperf.core import WORK_TYPES, InputError
 from gnnperf.gnn.data import runs
 from gnnperf.gnn.data.cache import content_digest
 from gnnperf.gnn.data.recordings import Processor, processors_of, read_recordings

@@ -13,15 +13,13 @@ from torch_geometric.data import HeteroData
 from toys import make_graph
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.core.schema import NodeType, Relation, Segment
-from gnnperf.gnn.data.features import features
+from gnnperf.core import NodeType, Relation, Segment
+from gnnperf.gnn import WORK, Step, TypedGNN, features, outputs_of
 from gnnperf.gnn.data.floors import fit_floors
 from gnnperf.gnn.data.module import Examples, batch_of
 from gnnperf.gnn.data.normalizer import fit_normalizer
-from gnnperf.gnn.data.prepare import Step
 from gnnperf.gnn.data.segments import SegmentedGraph
 from gnnperf.gnn.data.vocabulary import fit_vocabulary
-from gnnperf.gnn.models.gnn import WORK, TypedGNN, outputs_of
 from gnnperf.graph.execution_graph import ExecutionGraph
 from tests.gnn.models.test_gnn import network
 

@@ -6,8 +6,7 @@ import torch
 from synthetic import SPLIT, prepared, read
 from torch import Tensor
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import WORK_TYPES
+from gnnperf.core import WORK_TYPES, InputError
 from gnnperf.gnn.checkpoint import Checkpoint, make_checkpoint, save_checkpoint
 from gnnperf.gnn.data.prepare import PreparedData, prepare
 from gnnperf.gnn.data.runs import RunGraph

@@ -10,9 +10,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gnnperf.analytic import read_constants
 from gnnperf.core.errors import InputError
 from gnnperf.gnn.intervals import nodes
-from gnnperf.gnn.intervals.devices import group_names, load_device_intervals, shipped_intervals
+from gnnperf.gnn.intervals.devices import DeviceIntervals, group_names, shipped_intervals
 from gnnperf.gnn.intervals.steps import PRIOR_RUNS, StepIntervals, StepMiss, fit_step_intervals, miss_of, shares_of
 
 LOW, HIGH = np.log(0.5), np.log(4.0)
@@ -166,14 +167,18 @@ def test_names_of_groups() -> None:
 
 @pytest.mark.parametrize(
     ("changed", "sentences"),
-    [({"level": 2.0}, "level: value 2.0"), ({"log_bounds": {"gemm": [0.1, 0.0]}}, "log_bounds"), ({"more": 1}, "more")],
+    [
+        ({"level": 2.0}, "level: bad value"),
+        ({"log_bounds": {"gemm": [0.1, 0.0]}}, "log_bounds"),
+        ({"more": 1}, "more"),
+    ],
 )
 def test_a_damaged_file_is_refused(tmp_path: Path, changed: dict[str, object], sentences: str) -> None:
     whole = {"provenance": "by hand", "level": 0.9, "generations": ["ada"], "log_bounds": {"gemm": [-0.25, 0.5]}}
     path = tmp_path / "unseen.yaml"
     path.write_text(yaml.safe_dump({**whole, **changed}))
     with pytest.raises(InputError, match=sentences):
-        load_device_intervals(path)
+        read_constants(path, DeviceIntervals)
 
 
 def test_what_ships_holds_the_prediction_itself() -> None:

@@ -8,14 +8,13 @@ from synthetic import cluster, toy_run
 from torch_geometric.data import Batch, HeteroData
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.gnn.data.features import features
+from gnnperf.gnn import ModelConfig, features
 from gnnperf.gnn.data.floors import fit_floors
 from gnnperf.gnn.data.module import batch_of
 from gnnperf.gnn.data.normalizer import fit_normalizer
 from gnnperf.gnn.data.vocabulary import Vocabulary, fit_vocabulary
 from gnnperf.gnn.models.gnn import WORK, Head, TypedGNN, joint_messages
 from gnnperf.gnn.models.message_passing import MESSAGE_RELATIONS, Dropout, MessagePassing, arrange
-from gnnperf.gnn.settings import ModelConfig
 from gnnperf.graph.execution_graph import ExecutionGraph
 
 GRAPHS = [toy_run(1), toy_run(2)]

@@ -17,11 +17,8 @@ from synthetic import load_toys, prepared
 import gnnperf.gnn.data.prepare
 import train
 from gnnperf.core.errors import InputError
-from gnnperf.gnn.checkpoint import load_checkpoint
-from gnnperf.gnn.data.prepare import PreparedData
-from gnnperf.gnn.data.step_time import contended_step_time_us
+from gnnperf.gnn import ModelConfig, PreparedData, contended_step_time_us, load_checkpoint
 from gnnperf.gnn.models.gnn import MAX_RESIDUAL, TypedGNN
-from gnnperf.gnn.settings import ModelConfig
 from gnnperf.gnn.training.config import LoggerConfig, LoggerKind, OptimConfig, TrainConfig, TrainerConfig
 from gnnperf.gnn.training.evaluate import (
     Processes,

@@ -4,10 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gnnperf.gnn.data.prepare import PreparedData, Step
-from gnnperf.gnn.data.step_time import contended_step_time_us
-from gnnperf.gnn.models.gnn import TypedGNN
-from gnnperf.gnn.settings import ModelConfig
+from gnnperf.gnn import ModelConfig, PreparedData, Step, TypedGNN, contended_step_time_us
 from gnnperf.gnn.training.config import TrainConfig, TrainerConfig
 from gnnperf.gnn.training.folds import grouped, leaving_programs_out, shrunk, unseen_shares
 from gnnperf.gnn.training.shares import Judged, least_deviations

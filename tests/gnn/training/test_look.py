@@ -13,9 +13,7 @@ import pandas as pd
 import pytest
 from plotly.graph_objects import Figure
 
-from gnnperf.gnn.data.prepare import PreparedData
-from gnnperf.gnn.models.gnn import TypedGNN
-from gnnperf.gnn.settings import DataConfig, ModelConfig
+from gnnperf.gnn import DataConfig, ModelConfig, PreparedData, TypedGNN
 from gnnperf.gnn.training import look
 from gnnperf.gnn.training.config import LoggerConfig, LoggerKind, TrainConfig
 

@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 from torch_geometric.data import HeteroData
 
+from gnnperf.gnn import ModelConfig, PreparedData
 from gnnperf.gnn.data.module import batch_of
-from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.models.gnn import MESSAGE_RELATIONS, WORK, NodeOutput, TypedGNN
-from gnnperf.gnn.settings import ModelConfig
 from gnnperf.gnn.training import module
 from gnnperf.gnn.training.module import (
     MOMENTUM,

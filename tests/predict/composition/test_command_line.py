@@ -9,10 +9,8 @@ from typing import Any
 import pytest
 
 from gnnperf.core.errors import InputError
-from gnnperf.predict import Request
-from gnnperf.predict.composition import composed
+from gnnperf.predict import EntryConfig, Request, composed
 from gnnperf.predict.composition.command_line import OwnFiles, with_keys
-from gnnperf.predict.composition.entry import EntryConfig
 from gnnperf.predict.composition.plain import plain_config
 from gnnperf.predict.composition.with_hydra import composed_by_hydra
 

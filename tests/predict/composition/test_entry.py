@@ -18,11 +18,9 @@ from synthetic import load_toys
 
 import train
 from gnnperf.core.errors import InputError
-from gnnperf.gnn.settings import ModelConfig
-from gnnperf.gnn.training.config import LearnerKind, TrainConfig
-from gnnperf.predict.composition import composed
+from gnnperf.gnn import LearnerKind, ModelConfig, TrainConfig
+from gnnperf.predict import EntryConfig, composed
 from gnnperf.predict.composition.command_line import CONF_DIR
-from gnnperf.predict.composition.entry import EntryConfig
 from research.baselines.network import Network
 from research.baselines.rows import simpler
 from research.baselines.training import cells_folder, training_part

@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import StepTimeKind
+from gnnperf.core import InputError, StepTimeKind
 from gnnperf.generate import StepWork
 from gnnperf.predict import Throughput
 from gnnperf.report import write_report

@@ -16,9 +16,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gnnperf.core.schema import WORK_TYPES
-from gnnperf.predict.api import predict
-from gnnperf.predict.request import Mode, Request
+from gnnperf.core import WORK_TYPES
+from gnnperf.predict import Mode, Request, predict
 from gnnperf.report import write_report
 
 RUN = Path("datasets/cpu-gloo/dlrm_t4_r100k_d16_b1024_x2_lo/1")

@@ -159,7 +159,7 @@ def test_a_folder_stands_on_its_own(tmp_path: Path, command: Command) -> None:
 
 @pytest.mark.parametrize(
     ("numbers", "message"),
-    [("{}", "key 'name' is missing"), ("[1]", "[1] are no numbers of a device. What to do: predict again")],
+    [("{}", "name, kind, "), ("[1]", "[1] are no numbers of a device. What to do: predict again")],
 )
 def test_numbers_that_cannot_be_used_are_one_message(
     folder: str, numbers: str, message: str, tmp_path: Path, command: Command

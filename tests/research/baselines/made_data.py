@@ -6,9 +6,8 @@ from pathlib import Path
 import numpy as np
 from synthetic import SPLIT, read
 
+from gnnperf.gnn import ModelConfig, RunGraph
 from gnnperf.gnn.data.prepare import DataConfig, PreparedData, Step, prepare
-from gnnperf.gnn.data.runs import RunGraph
-from gnnperf.gnn.settings import ModelConfig
 from gnnperf.gnn.training.config import TrainConfig, TrainerConfig
 from research.baselines.judge import Estimate
 from research.baselines.network import Network

@@ -5,10 +5,8 @@ import numpy as np
 import pytest
 from synthetic import toy_data
 
-from gnnperf.gnn.data.prepare import PreparedData
-from gnnperf.gnn.data.step_time import contended_step_time_us, step_time_us
+from gnnperf.gnn import ModelConfig, PreparedData, contended_step_time_us, step_time_us
 from gnnperf.gnn.models.gnn import MAX_RESIDUAL, WORK, TypedGNN
-from gnnperf.gnn.settings import ModelConfig
 from gnnperf.predict.gnn import BlendedPredictor, GnnPredictor
 from research.baselines.network import TrainedNetwork, fits_of
 from research.baselines.rows import Analytic, Base

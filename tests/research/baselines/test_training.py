@@ -7,8 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gnnperf.gnn.data.prepare import PreparedData
-from gnnperf.gnn.training.config import LearnerConfig, LearnerKind
+from gnnperf.gnn import LearnerConfig, LearnerKind, PreparedData
 from gnnperf.gnn.training.look import Log
 from research.baselines.judge import Fit, fitted, fitted_record, repeat_record
 from research.baselines.rows import TRIVIAL, requested_fits, simpler

@@ -7,10 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toys import edges_of
 
-from gnnperf.core.schema import NUM_TEXT_FEATURES, NodeType, Relation
+from gnnperf.core import NUM_TEXT_FEATURES, NodeType, Relation
+from gnnperf.gnn import FIELDS, PreparedData
 from gnnperf.gnn.data.numbers import WORK_NAMES
-from gnnperf.gnn.data.prepare import PreparedData
-from gnnperf.gnn.data.vocabulary import FIELDS
 from research.baselines import trees
 from research.baselines.trees import SIDES, WORK, OneHop, Own, Side, aggregate, edges, joint_codes, words
 

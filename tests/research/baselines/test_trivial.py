@@ -4,11 +4,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gnnperf.gnn.data.prepare import PreparedData, Step
-from gnnperf.gnn.data.step_time import step_time_us
-from gnnperf.predict.assembly import assemble
+from gnnperf.gnn import PreparedData, Step, step_time_us
+from gnnperf.predict import Mode, assemble
 from gnnperf.predict.intervals import question_about
-from gnnperf.predict.request import Mode
 from research.baselines.judge import Estimate
 from research.baselines.rows import Analytic, Base, NearestNodes, OpConstant
 from research.baselines.whole_steps import MedianStep, NearestStep, RidgeStep, configuration

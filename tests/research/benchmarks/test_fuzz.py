@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.untrusted import reading
+from gnnperf.core import InputError, reading
 from research.benchmarks.fuzz import run as fuzz
 from research.benchmarks.fuzz.targets import TARGETS
 

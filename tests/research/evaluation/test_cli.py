@@ -8,8 +8,7 @@ import pytest
 from traces import mark, op, run_of, trace
 
 from gnnperf.gnn.data.recordings import Recording
-from gnnperf.graph import ProfilerCost
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph import ExecutionGraph, ProfilerCost
 from gnnperf.trace.storage import write_run
 from research.evaluation.loading import machine_costs, without_profiler_cost
 from tests.command import Command

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 from toys import make_graph
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import NodeType, Relation, Segment
+from gnnperf.core import InputError, NodeType, Relation, Segment
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
 from gnnperf.whatif import Block, Edit, Place, apply
 from research.evaluation.interventions import step_times_us

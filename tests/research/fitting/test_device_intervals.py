@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gnnperf.gnn.intervals.devices import DeviceIntervals, load_device_intervals
+from gnnperf.analytic import read_constants
+from gnnperf.gnn.intervals.devices import DeviceIntervals
 from research.fitting.device_intervals import (
     expected_bounds,
     fit_device_intervals,
@@ -59,4 +60,4 @@ def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
     written = DeviceIntervals(0.9, {"gemm | float32": (-0.25, 0.5)}, ("ada", "hopper"), "by hand")
     path = tmp_path / "unseen.yaml"
     save_device_intervals(written, path)
-    assert load_device_intervals(path) == written
+    assert read_constants(path, DeviceIntervals) == written

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.generate.transformer.items import Op
-from gnnperf.generate.transformer.plan import Parallelism
+from gnnperf.generate import Op, Parallelism
 from gnnperf.hardware import default_cluster, load_device
 from research.listed import Part, build_listed, listed_program, sections
 from research.listed.call import Layout, contiguous, permuted, viewed

@@ -13,8 +13,7 @@ import pytest
 import torch
 import yaml
 
-from gnnperf.core import files
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError, files
 from gnnperf.record import card
 from research.recording import dataset
 from research.recording.build import DAY_AXIS, _axes, build

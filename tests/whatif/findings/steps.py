@@ -3,9 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from gnnperf.core.schema import NodeType, Relation, Segment
-from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
-from gnnperf.graph.prediction import Predictor
+from gnnperf.core import NodeType, Relation, Segment
+from gnnperf.graph import ExecutionGraph, Predictor, StepLabel
 from gnnperf.hardware.spec import ClusterSpec, DeviceSpec, LinkSpec
 from gnnperf.whatif.findings import Observed, measured_step
 from tests.toys import make_graph

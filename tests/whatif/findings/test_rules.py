@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gnnperf.analytic import AnalyticPredictor, roofs_of
-from gnnperf.core.schema import NodeType, Relation
+from gnnperf.core import NodeType, Relation
 from gnnperf.graph import build_graph, load_graph
 from gnnperf.hardware import default_cluster, match_device
 from gnnperf.predict.assembly import choose_step
