@@ -2,13 +2,12 @@
 
     python -m research.benchmarks data_build [--runs 1000] [--workers 1,2] [--processes 1,2] [--epochs 5]
 
-Each build starts from nothing; all are whole commands, in this order. All builds must have the same
-files. A training of one epoch and one of several show what an epoch takes, from the last build; `--processes ,` leaves
-them out. Recordings are those of datasets/cpu-gloo, each as a run of its own.
+Each build starts from nothing; all are whole commands, in this order. All builds must have the same files. A training
+of one epoch and one of several show what an epoch takes, from the last build; `--processes ,` leaves them out.
+Recordings are those of datasets/cpu-gloo, each as a run of its own.
 """
 
 import hashlib
-import os
 import shutil
 import sys
 import tempfile
@@ -23,12 +22,12 @@ RECORDED = ROOT / "datasets" / "cpu-gloo"
 
 
 def copies(num_runs: int, folder: Path) -> Path:
-    """A folder of runs with one recording each; files are hard links."""
+    """A folder of runs with one recording each."""
     recordings = sorted(path for path in RECORDED.glob("*/*") if path.name.isdigit())
     for number in range(num_runs):
         recording = recordings[number % len(recordings)]
         run = folder / f"{recording.parent.name}_r{recording.name}_c{number // len(recordings)}"
-        shutil.copytree(recording, run / "1", copy_function=os.link)
+        shutil.copytree(recording, run / "1")
     return folder
 
 
@@ -51,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--epochs", type=int, default=5, help="of the longer trainings")
     args = parser.parse_args(arguments)
     digests = set()
-    with tempfile.TemporaryDirectory(dir=ROOT.parent) as scratch:  # hard links need one file system
+    with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         raw, built = copies(args.runs, folder / "raw"), folder / "built"
         print_head("command", "wall s", "processor s", "largest process MiB")

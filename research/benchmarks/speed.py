@@ -1,6 +1,7 @@
 """What a user waits for: whole commands, and the import of a file against HolisticTraceAnalysis loading the same file.
 
     python -m research.benchmarks speed [FILE] [--times 1 | --ranks 1 | --commands] [--repeats 5] [--peer PYTHON]
+    python -m research.benchmarks speed --times 229 --memory-gib 3 --repeats 1         an import of 8 GB
 
 Without FILE: hta/trace_diff/control of the public traces. `--times 29` repeats its events with later times, which gives
 1 GB. `--ranks 64` predicts so many ranks, made of its last two steps with shorter kernels. `--commands` are those that
@@ -152,6 +153,12 @@ def of_file(trace: Path, folder: str) -> Work:
     }
 
 
+def windows(memory_gib: float, trace: Path, folder: str) -> Work:
+    """The import of a file of any size."""
+    limit = ["--out", f"{folder}/tables", "--memory-gib", str(memory_gib)]
+    return {"gnnperf import": partial(timed, [sys.executable, "-m", "gnnperf", "import", str(trace), *limit])}
+
+
 RATIO = f"{PEER_NAME} / file -> tables"
 # What is measured -> the statement of BENCHMARKS.md, and the rows that it has.
 SAVED = {
@@ -171,6 +178,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--peer", help="interpreter that can import hta (HolisticTraceAnalysis 0.5.0)")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--times", type=int, default=1, help="repetitions of the events")
+    parser.add_argument("--memory-gib", type=float, help="of the import, which alone is measured")
     parser.add_argument("--ranks", type=int, default=1, help="ranks made of its last two steps")
     parser.add_argument("--commands", action="store_true", help="time commands that read none of this")
     args = parser.parse_args(arguments)
@@ -178,6 +186,8 @@ def main(arguments: Sequence[str]) -> None:
     turns: list[dict[str, Measured]] = []
     with tempfile.TemporaryDirectory() as inputs:
         measured, works = file, of_commands if args.commands else of_file
+        if args.memory_gib:
+            works = partial(windows, args.memory_gib)
         if args.times > 1:
             measured = Path(inputs, "longer.json")
             apart(longer, file, args.times, measured)
