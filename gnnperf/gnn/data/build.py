@@ -10,7 +10,7 @@ A key is a hash of all that the content depends on: what is there is not made ag
 """
 
 import io
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path, PurePosixPath
@@ -226,22 +226,33 @@ def build_data(config: DataConfig, given: Given, num_layers: int, mapped: Mapped
     if manifest_of(out) is None:
         write_bytes(out / BUILD, msgspec.json.encode(result))
 
-    def tried(function: Callable[..., Any], items: Sequence[Any], what: str, **known: Any) -> list[Any]:
-        return mapped(partial(_of_code, function=partial(function, **known), code=result.code), items, what)
-
-    def done(function: Callable[..., Any], items: Sequence[Any], what: str, **known: Any) -> Iterator[tuple[Any, Any]]:
-        for item, made in zip(items, tried(function, items, what, **known), strict=True):
-            if isinstance(made, Failed):
-                failed.update(dict.fromkeys(item if isinstance(item, list) else names[run_of(item.run)], made))
-            else:
-                yield item, made
+    def tried(function: Callable[..., Any], items: Sequence[Any], what: str) -> list[Any]:
+        return mapped(partial(_of_code, function=function, code=result.code), items, what)
 
     names = _by_run(name for part in PARTS for name in split.part(part))
     steps: dict[str, list[StoredRun]] = {}  # run -> that of all its recordings, those of each
     words: dict[str, Vocabulary] = {}
-    for of_run, made in done(_typical_steps, list(names.values()), "reading runs", config=config, given=given):
-        failed |= made[2]
-        steps[run_of(of_run[0])], words[run_of(of_run[0])] = made[:2]
+
+    def read(runs: Sequence[list[str]], what: str, *before: Callable[[], Any]) -> list[Any]:
+        """Typical steps of some runs; returns what the calls `before` give, which begin first."""
+        made = tried(_called, [*before, *(partial(_typical_steps, run, config, given) for run in runs)], what)
+        for run, of_run in zip(runs, made[len(before) :], strict=True):
+            if isinstance(of_run, Failed):
+                failed.update(dict.fromkeys(run, of_run))
+            else:
+                steps[run_of(run[0])], words[run_of(run[0])], failed_ones = of_run
+                failed.update(failed_ones)
+        return made[: len(before)]
+
+    def fit_of(split: Split) -> Callable[[], Any]:
+        sample = sampled([steps[run][0] for run in _by_run(split.train)])
+        return partial(_fitted, sample, config, given, split.train[0])
+
+    in_training = [names[run] for run in _by_run(split.train)]
+    read(in_training, "reading training runs")
+    # One worker fits while others read what is held out, unless a split without unusable recordings is drawn again.
+    early = [fit_of(split)] if not failed else []
+    fitted = read([one for one in names.values() if one not in in_training], "fitting, reading held-out runs", *early)
     _require_inputs(failed, out)
     split = _without(split, failed, raw)
     train, val, test = ([steps[run] for run in _by_run(split.part(part))] for part in PARTS)
@@ -251,26 +262,35 @@ def build_data(config: DataConfig, given: Given, num_layers: int, mapped: Mapped
     if len({one.device_kind for one in runs}) > 1:
         raise InputError("runs on GPUs and on CPUs", where=str(raw), remedy="split them into two data sets")
     vocabulary = united([words[run] for run in _by_run(split.train)])
-    sample = sampled([one[0] for one in train])
-    (fitted,) = tried(_fitted, [sample], "fitting", config=config, given=given, recording=split.train[0])
-    if isinstance(fitted, Failed):
-        raise InputError(fitted.reason, where=str(raw), remedy=AGAIN)
-    encoder = Encoder(AnalyticPredictor(fitted[0]), vocabulary, fitted[1], out)
-    encoded = list(done(_encoded, runs, "building features", encoder=encoder, settings=result.settings, given=given))
+    (base,) = fitted if fitted and not failed else tried(_called, [fit_of(split)], "fitting")
+    if isinstance(base, Failed):
+        raise InputError(base.reason, where=str(raw), remedy=AGAIN)
+    encoder = Encoder(AnalyticPredictor(base[0]), vocabulary, base[1], out)
+    encode = partial(_encoded, encoder=encoder, settings=result.settings, given=given)
+    encoded: list[tuple[StoredRun, Statistics | None]] = []
+    for one, made in zip(runs, tried(encode, runs, "building features"), strict=True):
+        if isinstance(made, Failed):
+            failed.update(dict.fromkeys(names[run_of(one.run)], made))
+        else:
+            encoded.append(made)
     _require_inputs(failed, out)
     split, held = _without(split, failed, None), io.BytesIO()
-    normalizer = normalizer_of(statistics for _, (_, statistics) in encoded if statistics is not None)
-    torch.save({"vocabulary": asdict(vocabulary), "constants": asdict(fitted[0]), "floors": asdict(fitted[1]),
+    normalizer = normalizer_of(statistics for _, statistics in encoded if statistics is not None)
+    torch.save({"vocabulary": asdict(vocabulary), "constants": asdict(base[0]), "floors": asdict(base[1]),
                 "normalizer": vars(normalizer)}, held)  # fmt: skip
     name = f"fitted-{content_digest(held.getvalue())}.pt"
     write_bytes(out / name, held.getvalue())
-    for one in (one for one in split.val if (raw / one / CARD).is_file()):  # names the processors
-        (out / CARDS / one).mkdir(parents=True, exist_ok=True)
-        write_bytes(out / CARDS / one / CARD, (raw / one / CARD).read_bytes())
+    for held_out in (name for name in split.val if (raw / name / CARD).is_file()):  # names the processors
+        (out / CARDS / held_out).mkdir(parents=True, exist_ok=True)
+        write_bytes(out / CARDS / held_out / CARD, (raw / held_out / CARD).read_bytes())
     whole = _by_run(name for part in PARTS for name in split.part(part))
-    built = tuple(one for _, (one, _) in encoded if run_of(one.run) in whole)
+    built = tuple(one for one, _ in encoded if run_of(one.run) in whole)
     write_bytes(out / BUILD, msgspec.json.encode(replace(result, split=split, runs=built, fitted=name)))
     return split, {name: one.reason for name, one in failed.items()}
+
+
+def _called(call: Callable[[], Any]) -> Any:
+    return call()
 
 
 def _of_code(item: Any, function: Callable[[Any], Any], code: str) -> Any:

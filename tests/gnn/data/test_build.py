@@ -97,6 +97,26 @@ def test_what_is_read_from_disk_has_the_bits_of_what_is_in_memory(raw: Path, out
         assert content_digest(from_disk.train[place].to_dict()) == content_digest(in_memory.train[place].to_dict())
 
 
+def test_constants_are_fitted_while_held_out_runs_are_read_unless_a_recording_is_unusable(
+    raw: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(raw, tmp_path / "whole", ignore=shutil.ignore_patterns("broken"))
+    stages: dict[str, list[str]] = {}
+    for name, folder in (("all usable", tmp_path / "whole"), ("one broken", raw)):
+
+        def mapped(function: Any, items: Any, what: str, of: str = name) -> list[Any]:
+            stages.setdefault(of, []).append(what)
+            return [attempted(item, function) for item in items]
+
+        build_data(DataConfig(path=str(folder), cache_dir=str(tmp_path / name)), (None, None), 2, mapped)
+    both = ["reading training runs", "fitting, reading held-out runs"]
+    assert stages["all usable"] == [*both, "building features"]
+    assert stages["one broken"] == [*both, "fitting", "building features"]
+    first, second = (manifest_of(tmp_path / name) for name in stages)
+    assert first is not None and second is not None
+    assert (first.fitted, first.split) == (second.fitted, second.split)
+
+
 def test_a_data_set_that_is_read_again_is_taken_from_the_cache(
     raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
