@@ -45,7 +45,7 @@ LITTLE_BYTES = 4 << 20
 
 def require_memory(need: int, size: int, where: str) -> None:
     """Refuse a file of `size` bytes that takes about `need` bytes of memory to read, if less is available."""
-    if need > LITTLE_BYTES and need > available_bytes():  # to find out what is free takes as long as a small file
+    if need > LITTLE_BYTES and need > available_bytes():  # that takes as long as to read a small file
         raise out_of_memory(need, size, where)
 
 

@@ -112,7 +112,6 @@ def value_as(value: object, hint: Any, where: str, *, complete: bool = False) ->
         fits = isinstance(value, plain) or (plain is float and isinstance(value, int))
         if isinstance(value, bool) != (plain is bool) or not fits:
             raise InputError(f"bad value {value!r}", where=where, allowed=WORDS[plain.__name__] + or_null)
-        value = plain(value)
     return _leaf(value, kind, where)
 
 

@@ -56,7 +56,7 @@ def test_there_and_back(tmp_path: Path) -> None:
     [
         ({"more": 1}, "f: missing or unknown: more. Allowed: parts, by_key, other, provenance."),
         ({"parts": []}, "f, parts: bad value []. Allowed: "),
-        ({"parts": [{"share": 0, "name": ""}]}, "f, parts[0].share: bad value 0.0. Allowed: a number above 0."),
+        ({"parts": [{"share": 0, "name": ""}]}, "f, parts[0].share: bad value 0. Allowed: a number above 0."),
         ({"parts": [{"share": 1}]}, "f, parts[0]: missing or unknown: name. Allowed: share, name."),
         ({"parts": [{"share": 1, "name": "bad"}]}, "f, parts[0].name: bad value 'bad'. Allowed: another name."),
         ({"by_key": {("x", "y"): {"share": 1, "name": ""}}}, "f, by_key: bad value ('x', 'y'). Allowed: a whole"),

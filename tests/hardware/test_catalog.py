@@ -156,7 +156,7 @@ def test_default_cluster(tmp_path: Path) -> None:
         ({"num_sms": "many"}, r"bad value 'many'\. Allowed: a whole number"),
         ({"num_sms": 1.5}, "num_sms: bad value 1.5"),
         ({"num_sms": True}, "num_sms: bad value True"),
-        ({"clock_hz": -1}, r"clock_hz: bad value -1.0\. Allowed: a number above 0"),
+        ({"clock_hz": -1}, r"clock_hz: bad value -1\. Allowed: a number above 0"),
         ({"clock_hz": float("nan")}, "the number '.nan'"),
         ({"memory_bytes": float("inf")}, "the number '.inf'"),
         ({"memory_bandwidth_bytes_per_s": 1e-300}, "memory_bandwidth_bytes_per_s.*1e-12 to 1e"),
@@ -166,7 +166,7 @@ def test_default_cluster(tmp_path: Path) -> None:
         ({"kind": "tpu"}, "kind: bad value 'tpu'.*gpu, cpu"),
         ({"flops_per_s": {"float64": 1e12}}, "float32 is required"),
         ({"flops_per_s": {"float32": 1e12, "fp16": 1e12}}, "unknown key 'fp16'"),
-        ({"flops_per_s": {"float32": -1}}, "float32: bad value -1.0"),
+        ({"flops_per_s": {"float32": -1}}, r"float32: bad value -1\."),
         ({"aliases": "one"}, r"aliases: bad value 'one'\. Allowed: a list"),
         ({"name": 3}, r"name: bad value 3\. Allowed: text"),
     ],
@@ -199,7 +199,7 @@ def test_a_cluster_link_is_checked(tmp_path: Path) -> None:
     link = {"name": "wire", "bandwidth_bytes_per_s": 1e9, "latency_us": 1.0}
     good = {"name": "mine", "device": "t4", "intra": link, "inter": link, "host_link": link}
     assert load_cluster(write(tmp_path / "good.yaml", good)).ranks_per_node == 8
-    with pytest.raises(InputError, match=r"intra\.latency_us: bad value -1.0"):
+    with pytest.raises(InputError, match=r"intra\.latency_us: bad value -1\."):
         load_cluster(write(tmp_path / "bad.yaml", {**good, "intra": {**link, "latency_us": -1}}))
     with pytest.raises(InputError, match="no link named 'fast'"):
         load_cluster(write(tmp_path / "bad.yaml", {**good, "inter": "fast"}))

@@ -244,13 +244,13 @@ def build_data(config: DataConfig, given: Given, num_layers: int, mapped: Mapped
                 failed.update(failed_ones)
         return made[: len(before)]
 
-    def fit_of(split: Split) -> Callable[[], Any]:
+    def fit_of(split: Split) -> partial[Any]:
         sample = sampled([steps[run][0] for run in _by_run(split.train)])
         return partial(_fitted, sample, config, given, split.train[0])
 
     in_training = [names[run] for run in _by_run(split.train)]
     read(in_training, "reading training runs")
-    # One worker fits while others read what is held out, unless a split without unusable recordings is drawn again.
+    # One worker fits while others read what is held out; again, if unusable recordings change what is fitted.
     early = [fit_of(split)] if not failed else []
     fitted = read([one for one in names.values() if one not in in_training], "fitting, reading held-out runs", *early)
     _require_inputs(failed, out)
@@ -262,7 +262,8 @@ def build_data(config: DataConfig, given: Given, num_layers: int, mapped: Mapped
     if len({one.device_kind for one in runs}) > 1:
         raise InputError("runs on GPUs and on CPUs", where=str(raw), remedy="split them into two data sets")
     vocabulary = united([words[run] for run in _by_run(split.train)])
-    (base,) = fitted if fitted and not failed else tried(_called, [fit_of(split)], "fitting")
+    fit = fit_of(split)
+    (base,) = fitted if [fit.args] == [one.args for one in early] else tried(_called, [fit], "fitting")
     if isinstance(base, Failed):
         raise InputError(base.reason, where=str(raw), remedy=AGAIN)
     encoder = Encoder(AnalyticPredictor(base[0]), vocabulary, base[1], out)
